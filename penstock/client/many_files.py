@@ -197,24 +197,55 @@ def batches(files: Iterable[File], ask: Callable[[int, int], Advice]) -> list[Ba
 
 
 def planned(files: Files, ask: Callable[[int, int], Advice]) -> Iterator[tuple[list[Batch], list[File]]]:
-    """So many files at a time: the batches in which they go, and those that cannot be read, with their errors."""
+    """So many files at a time: the batches in which they go, and those that do not go, with their errors.
+
+    Of two that go to one key the second fails, where both are in one window: else one would be lost, by chance.
+    """
     for window in windows(files):
-        yield divided([_sized(os.fspath(path), key) for path, key in window], ask)
+        found = [_sized(os.fspath(path), key) for path, key in map(_pair, window)]
+        for file, first in _seconds(found, lambda file: file.key):
+            file.error = ValueError(f"{first.path!r} goes to the key {file.key!r}, too")
+        yield divided(found, ask)
 
 
 def wanted(objects: Objects) -> Iterator[list[File]]:
     """So many objects at a time, of the size that they are known to have. Of two that go to one file the second fails.
 
-    To a file system `a//b` is `a/b`. Which files are taken is known for as long as a window is.
+    To a file system `a//b` and `./a/b` are `a/b`. Which files are taken is known for as long as a window is.
     """
     for window in windows(objects):
-        files = [item if isinstance(item, File) else File(os.fspath(item[1]), item[0], -1) for item in window]
-        taken: dict[str, File] = {}
-        for file in files:
-            if file.error is None and taken.setdefault(file.path, file) is not file and _is_file(file.path):
-                file.error = ValueError(f"{taken[file.path].key!r} goes to {file.path}, too")
+        files = [item if isinstance(item, File) else _object(*_pair(item)) for item in window]
+        for file, first in _seconds(files, lambda file: os.path.abspath(file.path)):  # noqa: PTH100 - as below
+            if _is_file(file.path):
+                file.error = ValueError(f"{first.key!r} goes to {file.path}, too")
                 file.size_bytes = max(0, file.size_bytes)  # which is not asked for
         yield files
+
+
+def _pair(item: Any) -> tuple[Any, Any]:
+    """Raises TypeError; of a word the first two letters would be one."""
+    try:
+        if not isinstance(item, (str, bytes)):
+            first, second = item
+            return first, second
+    except (TypeError, ValueError):
+        pass
+    raise TypeError(
+        f"{item!r} is no pair: uploads take (path, key), downloads (key, path), or a mapping of them; "
+        "see files_below and objects_below"
+    )
+
+
+def _object(key: str, path: Path) -> File:
+    return File(os.fspath(path), key, -1)
+
+
+def _seconds(files: Iterable[File], place_of: Callable[[File], Any]) -> Iterator[tuple[File, File]]:
+    """Each file that goes where one before it goes already, and that one."""
+    taken: dict[Any, File] = {}
+    for file in files:
+        if file.error is None and (first := taken.setdefault(place_of(file), file)) is not file:
+            yield file, first
 
 
 def windows(files: Any) -> Iterator[list[Any]]:

@@ -265,6 +265,34 @@ def test_of_two_objects_that_go_to_one_file_the_second_is_named_as_failed() -> N
     assert [file.size_bytes for file in found] == [-1, 0, -1, -1]  # what has failed is not asked for
 
 
+@pytest.mark.parametrize("other", ["./to/b", "to//b", "to/../to/b", str(Path.cwd() / "to/b")])
+def test_one_file_has_many_names(other: str) -> None:
+    """Who states the paths may write them in two ways; what came first would be gone, and called moved."""
+    (found,) = wanted([("one", "to/b"), ("two", other)])
+    assert [file.key for file in found if file.error] == ["two"]
+
+
+def test_of_two_files_that_go_to_one_key_the_second_is_named_as_failed(tmp_path: Path) -> None:
+    """One of them would be lost, and both called moved. One that cannot be read takes nobody's key."""
+    for name in ("a", "b", "c"):
+        (tmp_path / name).write_text(name)
+    pairs = [("gone", "one"), ("a", "one"), ("b", "one"), ("c", "two")]
+    ((found, failed),) = planned([(tmp_path / name, key) for name, key in pairs], by_size)
+    assert [Path(file.path).name for batch in found for file in batch.files] == ["a", "c"]
+    assert [Path(file.path).name for file in failed] == ["gone", "b"]
+    assert f"'{tmp_path / 'a'}' goes to the key 'one', too" in str(failed[1].error)
+
+
+@pytest.mark.parametrize("given", [["ab"], [b"ab"], "ab", [7], [("a", "b", 3)]])
+@pytest.mark.parametrize(
+    "plan", [lambda given: list(planned(given, by_size)), lambda given: list(wanted(given))]
+)
+def test_what_is_no_pair_is_told_what_pairs_are(plan: Callable[[object], object], given: object) -> None:
+    """Of a name alone the first letter would be the path, and the second the key."""
+    with pytest.raises(TypeError, match=r"is no pair: uploads take \(path, key\), downloads \(key, path\)"):
+        plan(given)
+
+
 def test_one_that_has_failed_takes_nobodys_place() -> None:
     """It will not be written."""
     (found,) = wanted([File("to", "one", 1, ValueError("no")), File("to", "two", 1)])

@@ -22,6 +22,7 @@ from weakref import WeakSet
 
 from penstock.client.advice import Advice
 from penstock.client.answers import must_fit, stop
+from penstock.client.attention import ATTENTION_SECONDS
 from penstock.client.boto3 import download_config, transfer_config
 from penstock.client.complaint import complain
 from penstock.client.errand import LOOKING_COUNT, Errand
@@ -66,6 +67,8 @@ if TYPE_CHECKING:
 
     from penstock.client.demand import FilesOptions, TransferDemand
     from penstock.client.many_files import Batch, Files, Objects, Path
+
+    _Ended = SimpleQueue[tuple[File, Callable[[], object]]]
 
 _AHEAD_COUNT = 1000  # files that are handed to boto3 before one of them has ended
 
@@ -117,6 +120,8 @@ def download_file(
     No other version is read than was there at the beginning: one that is written meanwhile is an error. `demand` is
     that of `penstock.client.advice.advise`.
     """
+    from queue import SimpleQueue
+
     from boto3.exceptions import RetriesExceededError
     from boto3.s3.transfer import create_transfer_manager
     from s3transfer.exceptions import RetriesExceededError as TriedTooOftenError
@@ -136,10 +141,13 @@ def download_file(
             )
         else:
             client, files = _Checking(s3_client, [found]), _Sink().files()
+            ended: _Ended = SimpleQueue()
             with create_transfer_manager(client, config, files) as manager, client:
-                subscribers = [*_progress(callback), _Known(found)]
+                subscribers = [*_progress(callback), _Ending(found, ended)]
+                manager.download(bucket, key, found.path, arguments, subscribers)
+                _, result = _next(ended)
                 try:
-                    manager.download(bucket, key, found.path, arguments, subscribers).result()
+                    result()
                 except TriedTooOftenError as trouble:  # boto3's callers catch boto3's
                     raise RetriesExceededError(trouble.last_exception) from trouble
     if size_bytes:
@@ -219,7 +227,7 @@ def _move_batch(s3_client: Any, batch: Batch, errand: Errand, config: TransferCo
 
     from boto3.s3.transfer import create_transfer_manager
 
-    ended: SimpleQueue[tuple[File, Callable[[], object]]] = SimpleQueue()
+    ended: _Ended = SimpleQueue()
     progress = _progress(errand.callback)
     under_way_count, summary = 0, errand.summary
     files = sink.files() if errand.operation == S3_DOWNLOAD else None
@@ -227,7 +235,7 @@ def _move_batch(s3_client: Any, batch: Batch, errand: Errand, config: TransferCo
     with create_transfer_manager(client, config, files) as manager, client:
         for file in batch.files:
             if under_way_count >= _AHEAD_COUNT:
-                summary.note(_outcome(*ended.get()))
+                summary.note(_outcome(*_next(ended)))
                 under_way_count -= 1
             subscribers, arguments = [_Ending(file, ended), *progress], dict(errand.extra_args)
             if errand.operation == S3_UPLOAD:
@@ -239,7 +247,7 @@ def _move_batch(s3_client: Any, batch: Batch, errand: Errand, config: TransferCo
                 continue
             under_way_count += 1
         for _ in range(under_way_count):
-            summary.note(_outcome(*ended.get()))
+            summary.note(_outcome(*_next(ended)))
 
 
 class _Checking:
@@ -377,12 +385,23 @@ class _Known:
 class _Ending(_Known):
     """The same, which hears when its transfer has ended."""
 
-    def __init__(self, file: File, ended: SimpleQueue[tuple[File, Callable[[], object]]]) -> None:
+    def __init__(self, file: File, ended: _Ended) -> None:
         super().__init__(file)
         self._ended = ended
 
     def on_done(self, future: Any, **_: object) -> None:
         self._ended.put((self._file, future.result))
+
+
+def _next(ended: _Ended) -> tuple[File, Callable[[], object]]:
+    """The next that has ended, and what tells its outcome."""
+    from queue import Empty
+
+    while True:
+        try:
+            return ended.get(timeout=ATTENTION_SECONDS)
+        except Empty:
+            pass
 
 
 def _outcome(file: File, work: Callable[[], object]) -> File:

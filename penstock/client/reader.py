@@ -20,6 +20,7 @@ from threading import RLock
 from time import monotonic
 
 from penstock.client.answers import stop
+from penstock.client.attention import ATTENTION_SECONDS
 from penstock.client.reading import BODY_TRY_COUNT, Opening, Range, Reading, whole
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
@@ -195,12 +196,14 @@ class ObjectReader(Reading, io.RawIOBase):
     def _content(self, asked: Range) -> bytes:
         """What came; where nothing did in time, it is asked for again."""
         most = self.hedge_timeout_seconds
-        while most is not None and not asked.content.done():
-            left = most if asked.begun_at is None else asked.begun_at + most - monotonic()
-            if left <= 0:
-                asked.content = self._sooner(asked)
-                break
-            wait([asked.content], left)
+        while not asked.content.done():
+            left = ATTENTION_SECONDS
+            if most is not None:
+                left = most if asked.begun_at is None else asked.begun_at + most - monotonic()
+            if left > 0:
+                wait([asked.content], min(left, ATTENTION_SECONDS))
+            else:
+                asked.content, most = self._sooner(asked), None
         content: bytes = asked.content.result()
         return content
 
@@ -215,7 +218,7 @@ class ObjectReader(Reading, io.RawIOBase):
         except RuntimeError:
             return first
         try:
-            (ended, *_), _ = wait([first, again], return_when=FIRST_COMPLETED)
+            ended = _first_of(first, again)
         except BaseException:
             second.give_up()
             raise
@@ -223,3 +226,10 @@ class ObjectReader(Reading, io.RawIOBase):
             return again if ended is first else first
         (second if ended is first else asked).give_up()
         return ended
+
+
+def _first_of(*tries: Future[bytes]) -> Future[bytes]:
+    while True:
+        done, _ = wait(tries, ATTENTION_SECONDS, return_when=FIRST_COMPLETED)
+        for ended in done:
+            return ended

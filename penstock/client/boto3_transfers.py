@@ -36,6 +36,7 @@ from penstock.client.many_files import (
     make_folder_of,
     object_below,
     planned,
+    refuse_folder,
     wanted,
     whole_size_bytes,
 )
@@ -128,6 +129,7 @@ def download_file(
 
     arguments = dict(extra_args or {})
     file_name = _file_name(path)
+    refuse_folder(file_name)
     found = _looked_at(s3_client, bucket, File(file_name, key), arguments)
     if size_bytes is None:
         size_bytes = found.size_bytes  # or 0

@@ -312,10 +312,17 @@ def _is_file(path: str) -> bool:
 
 
 def make_folder_of(path: str) -> None:
-    """Raises OSError."""
+    """Raises OSError, also where the path is a folder itself."""
     folder = os.path.dirname(path)  # noqa: PTH120
     if folder:
         os.makedirs(folder, exist_ok=True)  # noqa: PTH103
+    refuse_folder(path)
+
+
+def refuse_folder(path: str) -> None:
+    """Raises OSError: else it would be found out when the whole object has come and is to take its place."""
+    if os.path.isdir(path):  # noqa: PTH112
+        raise IsADirectoryError(errno.EISDIR, "it is a folder: name the file in it", path)
 
 
 def beside(path: str) -> str:

@@ -14,6 +14,7 @@ import pytest
 
 from penstock.client.advice import Advice, default_advice
 from penstock.client.boto3_transfers import download_file, upload_file
+from penstock.client.many_files import make_folder_of
 from penstock.client.reporting import Reporter
 from penstock.units import MiB
 from tests.integration.uploading import credentials
@@ -110,6 +111,14 @@ def test_a_download_that_breaks_too_often_raises_what_boto3_raises(
     client.close()
     assert isinstance(caught.value.last_exception, ConnectionResetError)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_is_refused_before_anything_is_asked_for(tmp_path: Path) -> None:
+    """And not when the whole object is there, and cannot take the folder's place."""
+    with pytest.raises(IsADirectoryError, match="it is a folder: name the file in it"):
+        download_file(object(), "bucket", "key", tmp_path)
+    with pytest.raises(IsADirectoryError, match="it is a folder: name the file in it"):
+        make_folder_of(str(tmp_path))  # which each of many files is begun with
 
 
 class Lookalike:

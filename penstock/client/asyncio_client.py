@@ -55,13 +55,13 @@ class AsyncLease(Share):
         try:
             await asyncio.shield(taking)
         except asyncio.CancelledError:
-            taking.add_done_callback(lambda _: self._lease.__exit__())
+            taking.add_done_callback(lambda _: self._lease.leave())
             raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """Give it back."""
-        self._lease.__exit__()
+        self._lease.leave()
 
     async def changes(self) -> AsyncGenerator[Advice, None]:
         """The share now, and each one that follows; who is slow hears the newest."""

@@ -138,6 +138,9 @@ class Lease(Share):
             self._do_without(trouble, has_ended)
 
     def __exit__(self, *_: object) -> None:
+        self.leave()
+
+    def leave(self) -> None:
         """Give it back when the last of those who entered leaves; the others hear of it at once."""
         with self._entering:
             self._entered_count -= 1

@@ -46,7 +46,7 @@ def log_intervals(
     noise = (posterior.sigma * scales) ** 2 + is_told * (misfit.weather**2 + misfit.unrest**2)
     off = posterior.misfit_variance(transfers)
     if posterior.shapes is None:
-        off = off + unseen**2 * posterior.strangeness(transfers)
+        off = off + (unseen * posterior.strangeness(transfers)) ** 2
     spread = np.sqrt(values.var(axis=0) + off + noise)
     reach = _INTERVAL * spread * (1.0 + _UNKNOWN_NOISE / (1.0 + float(posterior.weights.sum())))
     dips = (0.4 + float((1 - posterior.weights).sum())) / (8.0 + len(posterior.weights))

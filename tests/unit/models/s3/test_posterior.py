@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import copy
+from math import sqrt
 
 import numpy as np
 
+from penstock.models.s3.answers import log_intervals
 from penstock.models.s3.posterior import Posterior
+from penstock.models.s3.upload import S3UploadModel, S3UploadSetting
 from penstock.operations.table import OPERATIONS
-from penstock.vocabulary import Place
+from penstock.vocabulary import Demand, Place, Regime
+from tests.unit.models.s3.upload_world import UploadWorld, a_setting
+
+UPLOAD = S3UploadModel()
 
 MODEL = OPERATIONS["s3_upload"].model
 STATE = MODEL.fit(
@@ -31,3 +37,23 @@ def test_few_are_kept() -> None:
     for state in states:
         Posterior.from_state(state)
     assert Posterior.from_state(STATE) is not read
+
+
+def test_what_lies_far_is_doubted_and_what_lies_near_hardly() -> None:
+    """Half an octave from a measurement the law is not off unseen; three away it may be by .15."""
+    world = UploadWorld()
+    probes = [world.observe(a_setting(n), i) for i, n in enumerate((8, 16, 32, 64, 48, 64, 32, 16))]
+    fit = UPLOAD.fit(world.place, probes, prior=None, seed=0)
+    posterior = Posterior.from_state(fit.state)
+
+    def spread(setting: S3UploadSetting, unseen: float) -> float:
+        transfers = UPLOAD._transfers(world.context, [setting], Demand(regime=Regime.BURST))
+        low, middle, _ = log_intervals(posterior, transfers, unseen=unseen)
+        return float(middle[0] - low[0])
+
+    def added(setting: S3UploadSetting) -> float:
+        return sqrt(spread(setting, 0.15) ** 2 - spread(setting, 0.0) ** 2)
+
+    assert added(a_setting(64)) < 1e-6
+    assert added(a_setting(90)) < 0.08
+    assert added(a_setting(512, 128)) > 0.2

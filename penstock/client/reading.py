@@ -120,6 +120,8 @@ class Reading(ABC):
         self.thread_count = min(told.thread_count, pool_count_of(self._client))
         self.read_ahead_bytes = told.read_ahead_bytes or _READ_AHEAD_BYTES
         self.coalesced_gap_bytes = told.coalesced_gap_bytes or 0
+        # Of ranges that are read through gaps: smaller ones would leave no room for the gap that is cheaper read.
+        self._merged_size_bytes = max(self.range_size_bytes, self.coalesced_gap_bytes)
         self.hedge_timeout_seconds = told.hedge_timeout_seconds
         self.request_count = self.hedged_count = 0
         self._position = 0
@@ -214,13 +216,13 @@ class Reading(ABC):
         """The ranges of each piece in which it comes, on their way; and what cuts (offset, size) out of the pieces."""
         self._check()
         wanted = [_within(start, size, self.size_bytes) for start, size in ranges]
-        pieces = merged(wanted, self.coalesced_gap_bytes, self.range_size_bytes)
+        pieces = merged(wanted, self.coalesced_gap_bytes, self._merged_size_bytes)
         fetched: list[list[Range]] = []
         self._pieces[id(fetched)] = fetched
         try:
             for start, end in pieces:
                 fetched.append(parts := [])
-                for part in divided(start, end, self.range_size_bytes):
+                for part in divided(start, end, self._merged_size_bytes):
                     parts.append(self._asked_for(*part))  # noqa: PERF401 - those before one that fails are given up
             yield fetched, partial(cut, wanted, pieces)
         except Exception as trouble:

@@ -43,13 +43,9 @@ class S3UploadSetting:
 
     def memory_bytes(self, object_size_bytes: int, object_count: int = 1) -> int:
         """The most that is held at a time: one part for each request in flight, also where the last part is short."""
-        return self.in_flight_count(object_size_bytes, object_count) * min(
+        return in_flight_count(self, object_size_bytes, object_count) * min(
             self.part_size_bytes, object_size_bytes
         )
-
-    def in_flight_count(self, object_size_bytes: int, object_count: int = 1) -> int:
-        """Requests at a time: no more than the objects have parts; of objects that cannot be split, one a thread."""
-        return in_flight_count(self, object_size_bytes, object_count)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

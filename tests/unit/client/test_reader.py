@@ -154,6 +154,15 @@ def test_pieces_that_are_near_share_a_request() -> None:
     ]
 
 
+def test_ranges_are_merged_up_to_the_gap_where_that_is_more_than_a_range() -> None:
+    """A reader of small ranges is advised to read through a megabyte, which a range of its own size has no room for."""
+    store = Store()
+    wanted = [(n * 300 * KiB, 10) for n in range(8)]
+    with reading(store, advice=advice(gap=MiB)) as file:
+        assert file.read_ranges(wanted) == [CONTENT[start : start + size] for start, size in wanted]
+    assert sorted(store.ranges) == [(0, 900 * KiB + 10), (1200 * KiB, 2100 * KiB + 10)]
+
+
 @given(
     wanted=st.lists(st.tuples(st.integers(0, 200), st.integers(0, 60)), max_size=20),
     gap=st.integers(0, 20),

@@ -120,8 +120,7 @@ class Reading(ABC):
         self.thread_count = min(told.thread_count, pool_count_of(self._client))
         self.read_ahead_bytes = told.read_ahead_bytes or _READ_AHEAD_BYTES
         self.coalesced_gap_bytes = told.coalesced_gap_bytes or 0
-        # Of ranges that are read through gaps: smaller ones would leave no room for the gap that is cheaper read.
-        self._merged_size_bytes = max(self.range_size_bytes, self.coalesced_gap_bytes)
+        self._merged_size_bytes = told.merged_size_bytes
         self.hedge_timeout_seconds = told.hedge_timeout_seconds
         self.request_count = self.hedged_count = 0
         self._position = 0

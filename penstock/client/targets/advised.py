@@ -63,6 +63,11 @@ class Transfer(NamedTuple):
         return self.request_size_bytes >= self.object_size_bytes
 
     @property
+    def merged_size_bytes(self) -> int:
+        """The most of one request that reads through gaps: less would leave no room for a gap that is cheaper read."""
+        return max(self.request_size_bytes, self.coalesced_gap_bytes or 0)
+
+    @property
     def object_concurrency(self) -> int:
         """Objects to move at a time: every thread has one of its own where they are not split."""
         return self.thread_count if self.is_whole else min(self.object_count, self.thread_count)

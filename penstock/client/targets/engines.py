@@ -57,8 +57,7 @@ def _pyarrow_download(advised: Transfer) -> Iterator[Option]:
     yield Option("", "io_thread_count", advised.thread_count, ("thread_count", "connection_pool_count"))
     cache = "CacheOptions"  # of ParquetFragmentScanOptions(cache_options=...)
     yield from carried(advised, cache, {"hole_size_limit": "coalesced_gap_bytes"})
-    limit = max(advised.request_size_bytes, advised.coalesced_gap_bytes or 0)
-    yield Option(cache, "range_size_limit", limit, ("range_size_bytes",))
+    yield Option(cache, "range_size_limit", advised.merged_size_bytes, ("range_size_bytes",))
     if advised.read_ahead_bytes is not None:
         yield Option(cache, "prefetch_limit", advised.request_concurrency, ("read_ahead_bytes",))
     yield from carried(advised, "open_input_stream", {"buffer_size": "block_size_bytes"})

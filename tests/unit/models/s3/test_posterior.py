@@ -10,13 +10,10 @@ import numpy as np
 from penstock.models.s3.answers import log_intervals
 from penstock.models.s3.posterior import Posterior
 from penstock.models.s3.upload import S3UploadModel, S3UploadSetting
-from penstock.operations.table import OPERATIONS
 from penstock.vocabulary import Demand, Place, Regime
 from tests.unit.models.s3.upload_world import UploadWorld, a_setting
 
-UPLOAD = S3UploadModel()
-
-MODEL = OPERATIONS["s3_upload"].model
+MODEL = S3UploadModel()
 STATE = MODEL.fit(
     Place(operation="s3_upload", region="here-1", instance_type="m7i.large"), (), prior=None, seed=0
 ).state
@@ -43,11 +40,11 @@ def test_what_lies_far_is_doubted_and_what_lies_near_hardly() -> None:
     """Half an octave from a measurement the law is not off unseen; three away it may be by .15."""
     world = UploadWorld()
     probes = [world.observe(a_setting(n), i) for i, n in enumerate((8, 16, 32, 64, 48, 64, 32, 16))]
-    fit = UPLOAD.fit(world.place, probes, prior=None, seed=0)
+    fit = MODEL.fit(world.place, probes, prior=None, seed=0)
     posterior = Posterior.from_state(fit.state)
 
     def spread(setting: S3UploadSetting, unseen: float) -> float:
-        transfers = UPLOAD._transfers(world.context, [setting], Demand(regime=Regime.BURST))
+        transfers = MODEL._transfers(world.context, [setting], Demand(regime=Regime.BURST))
         low, middle, _ = log_intervals(posterior, transfers, unseen=unseen)
         return float(middle[0] - low[0])
 

@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import erfc, sqrt
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -174,6 +176,47 @@ def _stray_density(residual: Array) -> Array:
     return np.asarray(
         fraction * np.exp(-0.5 * (residual / _DIP_SCALE) ** 2) * 0.798 / _DIP_SCALE, dtype=np.float64
     )
+
+
+# Of a place before any measurement, as so many of its probes would say it: quiet places have none.
+_DIP_FRACTION_TYPICAL = 0.05
+_DIP_FRACTION_FREEDOM = 5.0
+_DIP_FRACTION_ROUNDS = 8  # from one to the next it moves by less than a tenth of itself by then
+
+
+def dip_fraction(weights: Array) -> float:
+    """How many of a place's measurements are dips, by the probability of each that it is none (measurements,).
+
+    Those were found with the fraction that is usual (`no_dip`); where there were none, none is likely.
+    """
+    usual, fraction = 1.0 / weights - 1.0, _DIP_FRACTION_TYPICAL
+    for _ in range(_DIP_FRACTION_ROUNDS):
+        odds = usual * (fraction / (1.0 - fraction)) / (_DIP_FRACTION / (1.0 - _DIP_FRACTION))
+        counted = _DIP_FRACTION_FREEDOM * _DIP_FRACTION_TYPICAL + float((odds / (1.0 + odds)).sum())
+        fraction = counted / (_DIP_FRACTION_FREEDOM + len(weights))
+    return fraction
+
+
+_DIP_DEPTHS = [_DIP_SCALE * NormalDist().inv_cdf(0.5 + (i + 0.5) / 24) for i in range(12)]  # equally likely
+_BISECTIONS = 17  # to a hundred-thousandth
+
+
+def quantile_beside_dips(share: float, *, deviation: float, dip_fraction: float) -> float:
+    """What a measurement stays below with this probability, as a logarithm beside what is expected of it.
+
+    It is a dip with the probability `dip_fraction`, as in the likelihood of measurements.
+    """
+
+    def below(value: float) -> float:
+        scaled = -value / (sqrt(2.0) * deviation)
+        dips = sum(erfc(scaled - depth / (sqrt(2.0) * deviation)) for depth in _DIP_DEPTHS) / len(_DIP_DEPTHS)
+        return 0.5 * ((1.0 - dip_fraction) * erfc(scaled) + dip_fraction * dips)
+
+    low, high = -_DIP_DEPTHS[-1] - 8.0 * deviation, 8.0 * deviation
+    for _ in range(_BISECTIONS):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if below(middle) < share else (low, middle)
+    return 0.5 * (low + high)
 
 
 def deviation(residual: Array, weights: Array, typical: float) -> Array:

@@ -8,6 +8,7 @@ from math import exp, inf, log
 import numpy as np
 
 from penstock.models.inference.draws import quantiles
+from penstock.models.inference.posterior import dip_fraction, quantile_beside_dips
 from penstock.models.model import Array
 from penstock.models.s3 import remarks
 from penstock.models.s3.directions import S3SettingT, host_ceiling, planned_transfers
@@ -17,8 +18,6 @@ from penstock.models.s3.posterior import Posterior
 from penstock.units import MiB
 from penstock.vocabulary import Context, Demand, Estimate, Regime
 
-# Standard deviations for 90 %: more than a normal law's 1.645, because noise is uneven over settings.
-_INTERVAL = 1.85
 # How much wider an interval is while nothing has shown how much measurements vary here, as a share of it.
 _UNKNOWN_NOISE = 0.6
 # How far the law may be off, as a logarithm, where nothing near was measured and so nothing could show it. On 63 worlds
@@ -28,14 +27,15 @@ _UNSEEN_LAW = 0.15
 
 def interval(posterior: Posterior, transfers: Transfers, demand: Demand) -> Estimate:
     """The 90 % interval of one future measurement, with the dips that it may meet and within the bandwidth limit."""
-    reached = (float(logs[0]) for logs in log_intervals(posterior, transfers, unseen=_UNSEEN_LAW))
+    expected, deviation = (float(each[0]) for each in foreseen(posterior, transfers, unseen=_UNSEEN_LAW))
+    dips = dip_fraction(posterior.weights)
+    low, high = (quantile_beside_dips(p, deviation=deviation, dip_fraction=dips) for p in (0.05, 0.95))
+    reached = (expected + low, expected, expected + high)
     return Estimate(*(exp(min(value, log_bandwidth(demand))) for value in reached))
 
 
-def log_intervals(
-    posterior: Posterior, transfers: Transfers, *, unseen: float = 0.0
-) -> tuple[Array, Array, Array]:
-    """Logarithms of the lower end, the middle and the upper end, for each of the transfers.
+def foreseen(posterior: Posterior, transfers: Transfers, *, unseen: float = 0.0) -> tuple[Array, Array]:
+    """Logarithm of what is expected of each of the transfers, and the deviation of a measurement that is no dip.
 
     `unseen` is how far the law may be off where no measurement is near.
     """
@@ -47,17 +47,18 @@ def log_intervals(
     off = posterior.misfit_variance(transfers)
     if posterior.shapes is None:
         off = off + (unseen * posterior.strangeness(transfers)) ** 2
-    spread = np.sqrt(values.var(axis=0) + off + noise)
-    reach = _INTERVAL * spread * (1.0 + _UNKNOWN_NOISE / (1.0 + float(posterior.weights.sum())))
-    dips = (0.4 + float((1 - posterior.weights).sum())) / (8.0 + len(posterior.weights))
-    middle = values.mean(axis=0)
-    dip_reach = 0.35 * log(dips / 0.05) if dips > 0.05 else 0.0
-    return middle - np.maximum(reach, dip_reach), middle, middle + reach
+    unknown = 1.0 + _UNKNOWN_NOISE / (1.0 + float(posterior.weights.sum()))
+    return values.mean(axis=0), unknown * np.sqrt(values.var(axis=0) + off + noise)
 
 
 def log_bandwidth(demand: Demand) -> float:
     """Of the limit that was stated, bytes per second; infinite where none was."""
     return log(demand.bandwidth_bytes_per_second_max or inf)
+
+
+def usual_rate(posterior: Posterior, transfers: Transfers, demand: Demand) -> float:
+    """Bytes per second that are expected of the first of the transfers: the middle of its interval."""
+    return exp(min(float(posterior.log_throughput(transfers)[:, 0].mean()), log_bandwidth(demand)))
 
 
 def mean_rate(posterior: Posterior, transfers: Transfers, demand: Demand) -> float:

@@ -72,7 +72,6 @@ _SLOW_QUANTILE = 0.05
 _BURST_QUANTILE = 0.95  # of the draws of a rate: what a probe may spend is not to be guessed too low
 _CREDIT_SHARE_MAX = 0.5  # of the credits that are left: what a transfer may take and still fit well
 _CRT_GBPS_PER_CONNECTION = 0.4  # gigabits per second: the AWS CRT opens one connection for each of its target
-_INTERVAL_DEVIATIONS = 2 * 1.645  # standard deviations of a normal law between the ends of 90 %
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,8 +298,8 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         measured = np.log([self.measured_value(report) for report in reports])
         both = []
         for is_burst in (False, True):
-            low, expected, high = answers.log_intervals(posterior, moved(reports, is_burst=is_burst))
-            both.append((measured - expected, (high - low) / _INTERVAL_DEVIATIONS))
+            expected, deviation = answers.foreseen(posterior, moved(reports, is_burst=is_burst))
+            both.append((measured - expected, deviation))
         (sustained, deviation), (burst, burst_deviation) = both
         is_sustained = np.abs(sustained) / deviation <= np.abs(burst) / burst_deviation
         residual = np.where(is_sustained, sustained, burst)
@@ -427,7 +426,7 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         demand = self._settled(fit, context, demand)
         posterior = Posterior.from_state(fit.state)
         transfers = self._transfers(context, [setting], demand)
-        rate = answers.interval(posterior, transfers, demand).expected  # as it is predicted
+        rate = answers.usual_rate(posterior, transfers, demand)  # as it is predicted
         derived = {
             "connection_pool_count": float(setting.thread_count + 1),
             "multipart_threshold_bytes": answers.threshold_bytes(posterior, context, setting, demand),

@@ -9,10 +9,12 @@ from penstock.models.inference.posterior import (
     derivatives,
     descend,
     deviation,
+    dip_fraction,
     draw,
     goal,
     inverse,
     no_dip,
+    quantile_beside_dips,
 )
 
 X = np.linspace(0.0, 4.0, 24)
@@ -68,3 +70,30 @@ def test_derivatives_do_not_depend_on_how_many_are_asked_for_at_once() -> None:
     assert derivatives(line, theta) == pytest.approx(
         np.broadcast_to(np.stack([np.ones(len(X)), X], axis=1), (40, len(X), 2)), abs=1e-6
     )
+
+
+@pytest.mark.parametrize("fraction", [0.0, 0.1, 0.3])
+def test_dips_are_counted_where_there_are_some(fraction: float) -> None:
+    """Forty measurements tell how many dip; shallow ones cannot be told from noise, which counts a little."""
+    rng = np.random.default_rng(3)
+    residual = 0.05 * rng.standard_normal(40)
+    residual[: round(fraction * 40)] -= 0.6
+    counted = dip_fraction(no_dip(residual, np.full(40, 0.05)))
+    assert fraction < counted < fraction + 0.05
+
+
+def test_what_was_not_measured_dips_as_is_usual() -> None:
+    """One probe in twenty."""
+    assert dip_fraction(np.ones(0)) == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize("dips", [0.0, 0.02, 0.08, 0.3])
+@pytest.mark.parametrize("scale", [0.03, 0.2])
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.95])
+def test_quantiles_are_those_of_measurements(dips: float, scale: float, share: float) -> None:
+    """As many of a hundred thousand lie below as it says; depths are twelve instead of all."""
+    rng = np.random.default_rng(5)
+    depth = np.where(rng.random(100_000) < dips, 0.5 * np.abs(rng.standard_normal(100_000)), 0.0)
+    measured = scale * rng.standard_normal(100_000) - depth
+    reached = quantile_beside_dips(share, deviation=scale, dip_fraction=dips)
+    assert np.mean(measured < reached) == pytest.approx(share, abs=0.004)

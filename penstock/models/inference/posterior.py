@@ -177,6 +177,14 @@ def _stray_density(residual: Array) -> Array:
     )
 
 
+_UNKNOWN_NOISE = 1.8  # measurements
+
+
+def widened(count: float) -> float:
+    """How much wider an interval is while so many measurements have shown how much they vary; roughly Student's."""
+    return 1.0 + _UNKNOWN_NOISE / (_DEVIATION_FREEDOM + count)
+
+
 # Of a place before any measurement, as so many of its probes would say it: quiet places have none.
 _DIP_FRACTION_TYPICAL = 0.05
 _DIP_FRACTION_FREEDOM = 5.0

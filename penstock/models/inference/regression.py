@@ -12,7 +12,6 @@ not be explained away (throttling) is `trusted` and keeps its weight.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
@@ -69,8 +68,6 @@ class Misfit:
     group_spread: float = 0.2  # how far another client may be off, as a whole
     # How far all that is measured within the same hour may be off together, where that is known.
     weather: float = 0.0
-    # What single measurements may vary by beyond noise and weather, as hours may differ more than these have shown.
-    unrest: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,8 +240,6 @@ def matern(left: Array, right: Array, lengths: tuple[float, ...]) -> Array:
 _AMPLITUDES = {0.0: 0.25, 0.05: 0.25, 0.1: 0.22, 0.2: 0.15, 0.4: 0.08, 0.8: 0.05}
 _LENGTHS = ((1.0, 2.0), (2.5, 4.0))
 _WEATHERS = {0.0: 0.7, 0.1: 0.2, 0.2: 0.1}  # most hours are like the ones before
-# The same for intervals, which are to hold in stormy places, too.
-_RESTLESS = {0.0: 0.35, 0.1: 0.35, 0.2: 0.3}
 _WEATHER_HOURS = 1.0  # after which a slow mode of a shared network is another one
 SIGMAS = (0.018, 0.03, 0.05, 0.08, 0.12, 0.18, 0.27)  # noise, where all sizes of it are tried
 MISFIT_MEASUREMENT_COUNT_MIN = 5
@@ -262,7 +257,9 @@ def _learn_misfit(problem: Problem, peak: Peak) -> tuple[Misfit, float]:
     likelihoods = _marginals(problem, peak, shapes) if is_told else np.zeros((len(shapes), len(SIGMAS)))
     if not is_told:  # so few cannot tell weather from noise: all of it is noise
         likelihoods[[weather > 0 for _, _, weather in shapes]] = -np.inf
-    chances, restless = (_chances(likelihoods, weathers) for weathers in (_WEATHERS, _RESTLESS))
+    scores = _log_chances()[:, None] + likelihoods
+    chances = np.exp(scores - scores.max())
+    chances /= chances.sum()
     sigma = float(np.sqrt(chances.sum(axis=0) @ np.square(SIGMAS))) if is_told else peak.sigma
     of_shape = chances.sum(axis=1)
     likeliest = int(np.argmax([c if a > 0 else 0.0 for c, (a, _, _) in zip(of_shape, shapes, strict=True)]))
@@ -275,31 +272,17 @@ def _learn_misfit(problem: Problem, peak: Peak) -> tuple[Misfit, float]:
         doubt=float(np.sqrt(sum(c * a**2 for a, c in amplitude.items()))),
         length_octaves=shapes[likeliest][1],
         weather=float(np.sqrt(sum(c * w**2 for w, c in weather.items()))),
-        unrest=float(np.sqrt(max(0.0, _variance(restless) - _variance(chances)))) if is_told else 0.0,
     )
     return misfit, sigma
-
-
-def _chances(likelihoods: Array, weathers: Mapping[float, float]) -> Array:
-    """Of shapes (rows) and noises (columns), with what is believed of weather before any measurement."""
-    scores = _log_chances(weathers)[:, None] + likelihoods
-    chances = np.exp(scores - scores.max())
-    return np.asarray(chances / chances.sum(), dtype=np.float64)
-
-
-def _variance(chances: Array) -> float:
-    """Of a single measurement: its noise, and the weather of its hour."""
-    weathers = np.array([weather for _, _, weather in _MISFITS])
-    return float(chances.sum(axis=0) @ np.square(SIGMAS) + chances.sum(axis=1) @ weathers**2)
 
 
 _Shape = tuple[float, tuple[float, float], float]
 _MISFITS: list[_Shape] = [(a, lengths, w) for a in _AMPLITUDES for lengths in _LENGTHS for w in _WEATHERS]
 
 
-def _log_chances(weathers: Mapping[float, float]) -> Array:
+def _log_chances() -> Array:
     """Of each misfit, before any measurement."""
-    return np.log([_AMPLITUDES[a] * weathers[w] / len(_LENGTHS) for a, _, w in _MISFITS])
+    return np.log([_AMPLITUDES[a] * _WEATHERS[w] / len(_LENGTHS) for a, _, w in _MISFITS])
 
 
 def law_log_evidence(
@@ -309,9 +292,7 @@ def law_log_evidence(
 
     Side evidence that is `given` is no word against the law: that a place has an unusual limit is not.
     """
-    scores = _log_chances(_WEATHERS)[:, None] + _marginals(
-        *_part(problem, peak, is_counted | is_given), _MISFITS
-    )
+    scores = _log_chances()[:, None] + _marginals(*_part(problem, peak, is_counted | is_given), _MISFITS)
     given = np.logaddexp.reduce(_marginals(*_part(problem, peak, is_given), [(0.0, _LENGTHS[0], 0.0)])[0])
     given -= _WITHOUT_NOISE
     return float(np.logaddexp.reduce(scores, axis=None) - given)

@@ -8,7 +8,7 @@ from math import exp, inf, log
 import numpy as np
 
 from penstock.models.inference.draws import quantiles
-from penstock.models.inference.posterior import dip_fraction, quantile_beside_dips
+from penstock.models.inference.posterior import dip_fraction, quantile_beside_dips, widened
 from penstock.models.model import Array
 from penstock.models.s3 import remarks
 from penstock.models.s3.directions import S3SettingT, host_ceiling, planned_transfers
@@ -18,8 +18,6 @@ from penstock.models.s3.posterior import Posterior
 from penstock.units import MiB
 from penstock.vocabulary import Context, Demand, Estimate, Regime
 
-# How much wider an interval is while nothing has shown how much measurements vary here, as a share of it.
-_UNKNOWN_NOISE = 0.6
 # How far the law may be off, as a logarithm, where nothing near was measured and so nothing could show it. On 63 worlds
 # of seeds 61101 to 61103 .82 of measurements far and near were within 90 % after 24 probes without it, .89 with it.
 _UNSEEN_LAW = 0.15
@@ -42,13 +40,13 @@ def foreseen(posterior: Posterior, transfers: Transfers, *, unseen: float = 0.0)
     values = posterior.log_throughput(transfers)
     scales = np.array([throughput_noise_scale(n) for n in transfers.n])
     # Within one hour nothing tells how much hours differ: the interval is for this one, and its remark says so.
-    misfit, is_told = posterior.misfit, posterior.evidence.measurements().tells_weather
-    noise = (posterior.sigma * scales) ** 2 + is_told * (misfit.weather**2 + misfit.unrest**2)
+    is_told = posterior.evidence.measurements().tells_weather
+    noise = (posterior.sigma * scales) ** 2 + is_told * posterior.misfit.weather**2
     off = posterior.misfit_variance(transfers)
     if posterior.shapes is None:
         off = off + (unseen * posterior.strangeness(transfers)) ** 2
-    unknown = 1.0 + _UNKNOWN_NOISE / (1.0 + float(posterior.weights.sum()))
-    return values.mean(axis=0), unknown * np.sqrt(values.var(axis=0) + off + noise)
+    deviation = np.sqrt(values.var(axis=0) + off + noise)
+    return values.mean(axis=0), widened(float(posterior.weights.sum())) * deviation
 
 
 def log_bandwidth(demand: Demand) -> float:

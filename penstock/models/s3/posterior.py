@@ -16,7 +16,7 @@ from penstock.models.s3.evidence import Evidence
 from penstock.models.s3.lateness import Lateness
 from penstock.models.s3.law import Transfers
 
-FIT_STATE_VERSION = 8  # of what follows; fits that were stored under another are not read
+FIT_STATE_VERSION = 9  # of what follows; fits that were stored under another are not read
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -43,7 +43,6 @@ class Posterior:
             "misfit_amplitude": self.misfit.amplitude,
             "misfit_doubt": self.misfit.doubt,
             "misfit_weather": self.misfit.weather,
-            "misfit_unrest": self.misfit.unrest,
             "misfit_length_octaves": list(self.misfit.length_octaves),
             "rows": [list(row) for row in self.evidence.rows],
             "weights": self.weights.tolist(),
@@ -165,7 +164,6 @@ def _read(same: _Same) -> Posterior:
             amplitude=state["misfit_amplitude"],
             doubt=state["misfit_doubt"],
             weather=state["misfit_weather"],
-            unrest=state["misfit_unrest"],
             length_octaves=(first, second),
         ),
         evidence=Evidence(rows=tuple(tuple(row) for row in state["rows"])),

@@ -71,6 +71,7 @@ _DIP_PATIENCE, _SLOW_PATIENCE = 5.0, 2.0
 _SLOW_QUANTILE = 0.05
 _BURST_QUANTILE = 0.95  # of the draws of a rate: what a probe may spend is not to be guessed too low
 _CREDIT_SHARE_MAX = 0.5  # of the credits that are left: what a transfer may take and still fit well
+_REPORT_ROOM = 1.125  # over the deviation of a probe: dips and what the law is off by make no report odd
 _CRT_GBPS_PER_CONNECTION = 0.4  # gigabits per second: the AWS CRT opens one connection for each of its target
 
 
@@ -299,7 +300,7 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         both = []
         for is_burst in (False, True):
             expected, deviation = answers.foreseen(posterior, moved(reports, is_burst=is_burst))
-            both.append((measured - expected, deviation))
+            both.append((measured - expected, _REPORT_ROOM * deviation))
         (sustained, deviation), (burst, burst_deviation) = both
         is_sustained = np.abs(sustained) / deviation <= np.abs(burst) / burst_deviation
         residual = np.where(is_sustained, sustained, burst)

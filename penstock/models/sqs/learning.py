@@ -289,8 +289,8 @@ def estimate(drawn: Array, scatter: float, fit: Fit) -> Estimate:
     """The 90 % interval of one future measurement: the draws' own width and the scatter of measurements."""
     logs = np.log(np.maximum(drawn, 1e-12))
     centre = float(logs.mean())
-    freedom = fit.observation_count + 3.0
-    width = NORMAL_90 * (1.0 + 1.5 / freedom) * math.sqrt(float(logs.var()) + scatter**2)
+    deviation = math.sqrt(float(logs.var()) + scatter**2)
+    width = NORMAL_90 * posterior.widened(fit.observation_count) * deviation
     return Estimate(math.exp(centre - width), math.exp(centre), math.exp(centre + width))
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -152,16 +150,6 @@ def test_weather_that_lasts_is_told_from_the_noise_of_each_measurement() -> None
     )
     assert calm < 0.05
     assert changing > 0.08
-
-
-def test_intervals_reckon_with_more_weather_than_was_seen() -> None:
-    """Hours that seem to differ may differ more; where a few measurements tell nothing, nothing is added."""
-    told = Problem(law=line, data=measured(noisy_line(sigma=0.15)), prior=WIDE)
-    problem, peak = explain(told, maximise(told, STARTS))
-    seen = np.hypot(peak.sigma, problem.misfit.weather)
-    assert 0.1 * seen < problem.misfit.unrest < seen
-    few = replace(told, data=told.data.of(np.arange(4)), law=lambda theta: line(theta)[:, :4])
-    assert explain(few, maximise(few, STARTS))[0].misfit.unrest == 0.0
 
 
 def test_weather_within_an_hour_is_no_misfit() -> None:

@@ -26,6 +26,8 @@ from penstock.vocabulary import Estimate, Histogram, Pairs
 
 COUNT_MIN = 100  # requests: fewer have no 99th percentile
 EXTRA_FRACTION_MAX = 0.05  # of requests that may be sent twice
+_SENT_AGAIN = ("request_seconds", "first_byte_seconds")  # of S3: a message that is sent again is a copy of it
+_SUCCESSIVE = ("request_seconds", "delivery_seconds")  # what `Observation.successive` is of
 _DELAY_FRACTIONS = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995)
 
 
@@ -51,8 +53,8 @@ class Spread:
     p90_seconds: float
     p99_seconds: float
     p999_seconds: float
-    hedges: tuple[Hedge, ...]  # the shortest delay first
-    correlation: Estimate | None  # of successive requests, of the logarithms of their times
+    hedges: tuple[Hedge, ...]  # the shortest delay first; of requests to S3 alone
+    correlation: Estimate | None  # of successive requests or deliveries, of the logarithms of their times
 
     @property
     def best_hedge(self) -> Hedge | None:
@@ -95,7 +97,8 @@ def hedged(histogram: Histogram, delay_seconds: float) -> Hedge:
 
 
 def _spread(name: str, payload_size_bytes: int, histogram: Histogram, pairs: Pairs | None) -> Spread:
-    delays = sorted({quantile(histogram, fraction) for fraction in _DELAY_FRACTIONS})
+    fractions = _DELAY_FRACTIONS if name in _SENT_AGAIN else ()
+    delays = sorted({quantile(histogram, fraction) for fraction in fractions})
     p50, p90, p99, p999 = (quantile(histogram, fraction) for fraction in (0.5, 0.9, 0.99, 0.999))
     return Spread(
         name=name,
@@ -107,7 +110,7 @@ def _spread(name: str, payload_size_bytes: int, histogram: Histogram, pairs: Pai
         p99_seconds=p99,
         p999_seconds=p999,
         hedges=tuple(hedged(histogram, delay) for delay in delays),
-        correlation=_correlation(pairs),
+        correlation=_correlation(pairs) if name in _SUCCESSIVE else None,
     )
 
 

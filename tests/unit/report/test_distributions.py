@@ -59,3 +59,15 @@ def test_a_week_of_probes_is_one_distribution_by_size() -> None:
     assert best.p99_seconds < 0.4
     assert spread.correlation is not None
     assert abs(spread.correlation.expected) < 0.1
+
+
+def test_a_message_is_not_said_to_be_sent_again_nor_one_kind_to_go_with_another() -> None:
+    """A second send would be a copy; what follows on what was seen of deliveries alone."""
+    names = ("delivery_seconds", "send_seconds", "delete_seconds")
+    seen = an_observation(
+        histograms={name: histogram_of(times(500)) for name in names}, successive=pairs_of([times(500)])
+    )
+    found = spreads(tally_of([seen], lambda _: 1.0, lambda _, settings: [None] * len(settings)))
+    assert {s.name for s in found} == set(names)
+    assert not any(s.hedges for s in found)
+    assert {s.name for s in found if s.correlation is not None} == {"delivery_seconds"}

@@ -19,6 +19,7 @@ from penstock.report.remarks import cost_words
 from penstock.report.retries import retries_sentence
 from penstock.report.summary import advice_rows, comparison_table, inconclusive_rows, parameter_rows
 from penstock.units import counted, format_bytes, label, number
+from penstock.vocabulary import knobs
 
 PAPER_ROW_COUNT_MAX = 25  # of a table
 
@@ -73,9 +74,13 @@ def _place(place: PlaceFindings, report: Report) -> dict[str, Any]:
     drawn = figures.place_figures(place)
     anchor = anchors.place_anchor(**dataclasses.asdict(place.place))
     first = {figure.anchor: n for n, figure in reversed(list(enumerate(drawn))) if figure.anchor}
+    ids = [f"{anchor}.{f.anchor}" if first.get(f.anchor) == n else "" for n, f in enumerate(drawn)]
+    told = {anchors.curve_anchor(knob) for advice in place.advice for knob in knobs(advice.default_setting)}
     return {
         "anchor": anchor,
-        "ids": [f"{anchor}.{f.anchor}" if first.get(f.anchor) == n else "" for n, f in enumerate(drawn)],
+        "ids": ids,
+        # What commands may name and no figure draws, such as a knob that changes little, leads to the first figure.
+        "undrawn": sorted(f"{anchor}.{name}" for name in {*told, anchors.PREDICTED} - set(first)),
         "findings": place,
         "name": wording.place_words(place.place),
         "advice": advice_rows(place, report.generated_at),

@@ -13,6 +13,7 @@ import pytest
 
 from penstock.report.anchors import figures_of, place_anchor
 from penstock.report.figures import _client_points, place_figures
+from penstock.report.findings import Report
 from penstock.report.first_screen import first_screens
 from penstock.report.markdown import escape, render_markdown
 from penstock.report.page import render_html
@@ -218,9 +219,16 @@ def test_markdown_fits_into_a_chat_however_many_places_there_are() -> None:
 
 
 def test_commands_and_the_page_agree_on_where_a_number_is_drawn() -> None:
-    """Each fragment that `penstock explain` names is on the page, and no name is there twice."""
+    """Each fragment that `penstock explain` names is on the page, drawn or not, and no name is there twice."""
+    whole = a_report()
+    (place,) = whole.places
+    for curves in (place.curves, place.curves[:1]):
+        _explained_is_there(dataclasses.replace(whole, places=(dataclasses.replace(place, curves=curves),)))
+
+
+def _explained_is_there(report: Report) -> None:
     page = Outline()
-    page.feed(render_html(a_report()))
+    page.feed(render_html(report))
     names = [value for name, value in page.attributes if name == "id"]
     at = place_anchor(
         operation="s3_upload", region="eu-central-1", instance_type="c5.large", service_class="standard"

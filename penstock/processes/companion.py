@@ -39,7 +39,11 @@ class Companion(Dialogue):
             # -P: nothing is imported from the folder that whoever starts it happens to be in
             command = [sys.executable, "-P", "-m", module, str(os.getpid())]
             try:
-                process = await asyncio.create_subprocess_exec(*command, stdin=theirs.fileno())
+                process = await asyncio.create_subprocess_exec(
+                    *command,
+                    stdin=theirs.fileno(),
+                    start_new_session=True,  # Ctrl-C does not reach it, not even before it is settled
+                )
             except BaseException:
                 writer.close()
                 raise

@@ -24,6 +24,6 @@ def end_with_parent(parent_process_id: int, signal_number: signal.Signals) -> No
 def settle_in(parent_process_id: int) -> None:
     """End with the parent, whatever kills it, leave signals to it, and go before it where memory ends."""
     end_with_parent(parent_process_id, signal.SIGKILL)
-    for number in (signal.SIGINT, signal.SIGTERM):  # a terminal and systemd send them to the whole group
+    for number in (signal.SIGINT, signal.SIGTERM):  # systemd sends to all processes of a service
         signal.signal(number, signal.SIG_IGN)
     memory.go_first()

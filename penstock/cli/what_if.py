@@ -136,6 +136,8 @@ def _show(document: Mapping[str, Any], conditions: Conditions) -> None:
     rate = text("_per_second", conditions.message_rate_per_second)
     print_table(("", ""), plain, title=f"How to drive the queue at {rate}")
     click.echo()
+    if "collapse_after_seconds" in estimates:  # not what is to be expected of what is told above
+        estimates["collapse_without_limits_after_seconds"] = estimates.pop("collapse_after_seconds")
     headings = ("", "low", "expected", "high")
     print_table(headings, estimate_rows(estimates), title="What to expect, nine times of ten")
     click.echo(f"\nIt {document['explanation']}.")

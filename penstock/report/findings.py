@@ -49,7 +49,7 @@ class Advice:
     default_setting: Any  # of the operation's own type
     default_expected: Estimate | None
     doubled_knob: str
-    doubled_gain_fraction: float | None  # of the value, with twice the threads of every kind
+    doubled_gain_fraction: float | None  # of the value, with twice of all that a host divides
 
     @property
     def payload_size_bytes(self) -> int:

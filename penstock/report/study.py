@@ -284,7 +284,8 @@ class _Studied:
     def _advised(self, standing: Recommendation[Any]) -> Advice:
         context, setting, demand = standing.context, standing.setting, standing.demand
         default, ask = self._model.default_setting(context), self._expectations.of
-        names = [name for name in knobs(setting) if name.endswith("thread_count")]
+        # All of it twice: of threads alone that wait at a rate limit or a window, more bring nothing.
+        names = [name for name, knob in knobs(setting).items() if knob.is_divided]
         twice = dataclasses.replace(setting, **{name: 2 * getattr(setting, name) for name in names})
         now, then = ask(context, setting, demand), ask(context, self._model.legal(context, twice), demand)
         return Advice(

@@ -8,14 +8,18 @@ import math
 
 import pytest
 
+from bench import sqs_world
 from penstock.models.s3.upload import S3UploadSetting
+from penstock.models.sqs.delivery import SqsDeliveryModel
+from penstock.operations.table import OPERATIONS
+from penstock.optimizer.recommendation import recommend
 from penstock.report.document import render_json
 from penstock.report.markdown import escape, render_markdown
 from penstock.report.page import render_html
 from penstock.report.study import study
 from penstock.report.summary import advice_rows
 from penstock.units import MiB, number
-from penstock.vocabulary import Cost, Place
+from penstock.vocabulary import Cost, Demand, Place
 from tests.factories import CONTEXT, NOON, PLACE, a_fit, a_recommendation, an_observation
 from tests.unit.report.materials import HOUR, a_material, a_real_fit, a_report, real_advice, some_observations
 
@@ -123,3 +127,27 @@ def test_what_is_expected_now_is_one_number_all_over_the_page() -> None:
     on_curve = dict(zip(curve.knob_values, (e.expected for e in curve.expected), strict=True))
     shared = [n for n, threads in enumerate(surface.first) if threads in on_curve]
     assert [row[n] for n in shared] == pytest.approx([on_curve[surface.first[n]] for n in shared])
+
+
+def test_twice_of_all_that_a_host_divides_is_what_twice_the_threads_bring() -> None:
+    """A queue that is held to the rate of its one sender gains nothing from a second one, were the limit to stay."""
+    model, few, world = SqsDeliveryModel(), Demand(thread_count_max=3), sqs_world.a_world(1)
+    place, context = sqs_world.PLACE, sqs_world.CONTEXT
+    settings = [*model.ramp(context), sqs_world.a_setting(1)]
+    observations = [sqs_world.observe(world, s, seed=n, number=n) for n, s in enumerate(settings)]
+    fit = model.fit(place, observations, prior=None, seed=1)
+    advice = recommend(model, fit, context, few, previous=None, now=NOON, validity_seconds=3600)
+    report = a_report(
+        observations={place: observations},
+        fits=[fit],
+        recommendations=[dataclasses.replace(advice, demand=Demand())],
+        histories={},
+        changes=[],
+        words={row.name: row.words for row in OPERATIONS.values()},
+        within_limits=lambda _context, _demand: few,
+        unadvised=lambda _context: {},
+    )
+    (found,) = next(findings.advice for findings in report.places if findings.place == place)
+    assert found.recommendation.setting.send_rate_limit_messages_per_second > 0
+    assert found.doubled_gain_fraction is not None
+    assert found.doubled_gain_fraction > 0.5

@@ -200,22 +200,21 @@ def _why_unknown(socket_path: str, document: Mapping[str, Any]) -> str | None:
 _FULL = click.option(
     "--full", "is_full", is_flag=True, help="All that was fitted and considered, not ten lines."
 )
-_WHY_LINE_COUNT_MAX = 4
+_LINE_COUNT_MAX = 10
 
 
 def reasons(document: Mapping[str, Any], words: Words) -> list[str]:
-    """Why that is the advice, in ten lines at the most."""
+    """Why that is the advice, in ten lines at the most: as many of them for the explanation as the rest leaves."""
     advice, fit = document["recommendation"], document["fit"]
     place = f"{advice['region']}, {advice['instance_type']}"
-    lines = [f"{advice['operation']} of {text('_bytes', advice['payload_size_bytes'])} ({place})"]
-    lines += _lines(f"Use {words.setting_in_full(advice['setting'], advice['payload_size_bytes'])}.", 2)
-    lines += _why(advice["explanation"])
-    if fit is not None:
-        lines += _lines(_learned_words(fit["parameters"], words), 1)
+    before = [f"{advice['operation']} of {text('_bytes', advice['payload_size_bytes'])} ({place})"]
+    before += _lines(f"Use {words.setting_in_full(advice['setting'], advice['payload_size_bytes'])}.", 2)
+    after = [] if fit is None else _lines(_learned_words(fit["parameters"], words), 1)
+    after += _lines(f"In the report: #{_anchor(advice)}", 1)
     count = 0 if fit is None else fit["observation_count"]
     origin = f"From {counted(count, 'observation')}" if count else "From tables alone"
-    lines += _lines(f"In the report: #{_anchor(advice)}", 1)
-    return [*lines, f"{origin}. More with --full; words are in docs/glossary.md."]
+    after.append(f"{origin}. More with --full; words are in docs/glossary.md.")
+    return [*before, *_why(advice["explanation"], _LINE_COUNT_MAX - len(before) - len(after)), *after]
 
 
 def _learned_words(parameters: Mapping[str, Mapping[str, float]], words: Words) -> str:
@@ -227,14 +226,14 @@ def _learned_words(parameters: Mapping[str, Mapping[str, float]], words: Words) 
     return " ".join(f"{word}: {', '.join(names)}." for word, names in said if names)
 
 
-def _why(explanation: str) -> list[str]:
+def _why(explanation: str, line_count_max: int) -> list[str]:
     """The explanation; of one that is too long the middle is left out, for its last sentence is what is gained."""
     before, _, last = explanation.removesuffix(".").rpartition(". ")
-    lines = _lines(explanation, _WHY_LINE_COUNT_MAX)
+    lines = _lines(explanation, line_count_max)
     if not before or not lines[-1].endswith(" ..."):
         return lines
-    gained = _lines(f"{last}.", _WHY_LINE_COUNT_MAX // 2)
-    return [*_lines(f"{before}. {last}", _WHY_LINE_COUNT_MAX - len(gained)), *gained]
+    gained = _lines(f"{last}.", line_count_max // 2)
+    return [*_lines(f"{before}. {last}", line_count_max - len(gained)), *gained]
 
 
 def _anchor(advice: Mapping[str, Any]) -> str:

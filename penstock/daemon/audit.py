@@ -91,7 +91,7 @@ class Audit:
     ) -> HeardVerdict | None:
         now = self.clock.now()
         place = dataclasses.replace(self.home, operation=row.name, region=region)
-        context = Context(place=place, payload_size_bytes=row.untold_payload_bytes)
+        context = Context(place=place, payload_size_bytes=row.heard_payload_bytes(apis))
         advice = self.board.recommend(context, Demand(), now)
         has_expired = advice.has_expired(now)
         return verdict_on(apis, advice, lambda heard: None if has_expired else self._gain(row, advice, heard))

@@ -11,6 +11,7 @@ from typing import Any
 from penstock.listening.tally import Series
 from penstock.operations.operation import Driven, Operation
 from penstock.operations.table import OPERATIONS
+from penstock.units import format_bytes
 from penstock.vocabulary import NORMAL_90, Estimate, Recommendation, setting_values
 
 # Of the logarithm: an application is no probe, and what it does besides its requests is not told. Measured in virtual
@@ -30,14 +31,13 @@ class HeardVerdict:
     def sentence(self) -> str:
         """What it does, and what the advice would bring."""
         context = self.advice.context
-        in_full = OPERATIONS[context.operation].words.setting_in_full
-        advised = in_full(setting_values(self.advice.setting), context.payload_size_bytes)
+        words, size_bytes = OPERATIONS[context.operation].words, context.payload_size_bytes
+        advised = words.setting_in_full(setting_values(self.advice.setting), size_bytes)
+        doing = f"{self.driven.sentence}; for {words.payload}s of {format_bytes(size_bytes)}"
         if self.gain is None:
-            return f"{self.driven.sentence}; advised: {advised} ({self.advice.basis})"
+            return f"{doing} advised: {advised} ({self.advice.basis})"
         span = f"{self.gain.low:.2g} to {self.gain.high:.2g}"
-        return (
-            f"{self.driven.sentence}; {advised} would bring {self.gain.expected:.2g} times as much ({span})"
-        )
+        return f"{doing} {advised} would bring {self.gain.expected:.2g} times as much ({span})"
 
 
 def by_operation(heard: Iterable[Series]) -> Iterator[tuple[Operation[Any, Any], str, Mapping[str, Series]]]:

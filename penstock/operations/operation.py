@@ -109,10 +109,16 @@ class Operation(Generic[SectionT, SettingT]):
     try_permissions: Callable[[SectionT, Ward], AsyncIterator[Finding]]  # each action, with the least effect
     # From what was heard by API, the advised setting and the SDK's own; None where it does nothing of the kind.
     driven: Callable[[Mapping[str, Series], SettingT, SettingT], Driven[SettingT] | None]
-    untold_payload_bytes: int  # on the ladder; SDKs tell no sizes, so what was heard is taken for this one
+    # SDKs tell no sizes, so what was heard is taken for the first of these, on the ladder, unless calls tell another.
+    untold_payload_bytes: int
+    told_payload_bytes: Callable[[Mapping[str, Series]], int | None] = lambda _: None
     payload_size_bytes_max: int  # the service takes no more
     payload_ladder_bytes: tuple[int, ...]  # sizes that standing advice covers, besides those that are probed
     words: Words
+
+    def heard_payload_bytes(self, apis: Mapping[str, Series]) -> int:
+        """The size that advice is given for to who is heard so."""
+        return self.told_payload_bytes(apis) or self.untold_payload_bytes
 
     @cached_property
     def section_type(self) -> type[SectionT]:

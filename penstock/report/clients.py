@@ -174,7 +174,7 @@ def _api(series: Series) -> HeardApi:
 
 def _gains(material: Material, heard: Iterable[Series]) -> Iterable[HeardGain]:
     for row, region, apis in by_operation(heard):
-        advice = _advice(material, row.name, region, row.untold_payload_bytes)
+        advice = _advice(material, row.name, region, row.heard_payload_bytes(apis))
         verdict = None if advice is None else _verdict(material, advice, apis)
         if verdict is not None:
             yield HeardGain(

@@ -79,8 +79,8 @@ CLIENTS: Mapping[str, Any] = {
                     "basis": "model",
                     "setting": {"thread_count": 32, "part_size_bytes": 8388608},
                     "gain": {"low": 2.2, "expected": 2.7, "high": 3.1},
-                    "sentence": "10.0 parts in flight; 32 threads x 8 MiB would bring 2.7 "
-                    "times as much (2.2 to 3.1)",
+                    "sentence": "10.0 parts in flight; for objects of 512 MiB 32 threads x 8 MiB "
+                    "would bring 2.7 times as much (2.2 to 3.1)",
                 }
             ],
             "apis": [

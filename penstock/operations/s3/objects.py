@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 OBJECT_CLASSES = ("standard", "express")
 OBJECT_LADDER_BYTES = (64 * KiB, MiB, 8 * MiB, 64 * MiB, 512 * MiB, 4 * GiB, 32 * GiB, TiB)
 UNTOLD_SIZE_BYTES = 512 * MiB  # of an object that moves in several parts
+UNTOLD_PART_BYTES = 8 * MiB  # of boto3 and the AWS CLI
 OBJECT_DEMAND = ("object_count", "memory_bytes_max", "bandwidth_bytes_per_second_max")
 
 

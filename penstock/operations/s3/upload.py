@@ -12,6 +12,7 @@ from penstock.operations.s3.objects import (
     OBJECT_CLASSES,
     OBJECT_DEMAND,
     OBJECT_LADDER_BYTES,
+    UNTOLD_PART_BYTES,
     UNTOLD_SIZE_BYTES,
     object_section,
     object_words,
@@ -63,6 +64,15 @@ def _driven(
     )
 
 
+def _told_bytes(apis: Mapping[str, Series]) -> int | None:
+    """As many parts as an upload that was completed had on average."""
+    parts, ends = apis.get("UploadPart"), apis.get("CompleteMultipartUpload")
+    if parts is None or ends is None or not ends.call_count:
+        return None
+    part_count = max(1, round(parts.call_count / ends.call_count))
+    return min(part_count * UNTOLD_PART_BYTES, OBJECT_SIZE_BYTES_MAX)
+
+
 UPLOAD = Operation(
     name="s3_upload",
     service=Service.S3,
@@ -73,6 +83,7 @@ UPLOAD = Operation(
     try_permissions=_permissions,
     driven=_driven,
     untold_payload_bytes=UNTOLD_SIZE_BYTES,
+    told_payload_bytes=_told_bytes,
     payload_size_bytes_max=OBJECT_SIZE_BYTES_MAX,
     payload_ladder_bytes=OBJECT_LADDER_BYTES,
     words=object_words(

@@ -26,6 +26,7 @@ from penstock.daemon.senders import Senders
 from penstock.daemon.troubles import Troubles
 from penstock.lab.virtual_time import VirtualClock
 from penstock.operations.table import OPERATIONS
+from penstock.units import MiB, format_bytes
 from penstock.vocabulary import Demand
 from tests.factories import CONTEXT, NOON, PLACE, Noon
 from tests.unit.daemon.test_board import a_board, a_learned_fit
@@ -157,6 +158,22 @@ async def test_uploads_are_held_against_the_advice_and_do_not_move_it() -> None:
         assert advice["operation"] == "s3_upload"
         assert advice["gain"]["low"] <= advice["gain"]["expected"] <= advice["gain"]["high"]
     assert (board.recommend(CONTEXT, Demand(), NOON), board.generation) == (before, generation)
+
+
+@pytest.mark.parametrize(
+    ("ended_count", "size_bytes"), [(0, 512 * MiB), (3, 64 * MiB), (25, 8 * MiB), (1, 192 * MiB)]
+)
+def test_an_object_is_as_large_as_its_parts_together(ended_count: int, size_bytes: int) -> None:
+    """What thirty-two threads bring an object of eight parts is not what they bring one of sixty-four."""
+    hearing = Hearing(Noon())
+    for api, count in (("UploadPart", 24), ("CompleteMultipartUpload", ended_count)):
+        for _ in range(count):
+            hearing.hear(a_datagram(Api=api))
+            hearing.hear(a_datagram(Api=api, Type="ApiCall", Latency=100, AttemptCount=1))
+    (client,) = Audit(a_board(), hearing, Noon(), PLACE).document()["clients"]
+    (advice,) = client["advice"]
+    assert advice["payload_size_bytes"] == size_bytes
+    assert f"for objects of {format_bytes(size_bytes)}" in advice["sentence"]
 
 
 def test_a_crowd_of_names_costs_a_bounded_number_of_comparisons() -> None:

@@ -40,6 +40,14 @@ class Comparison:
     other: str
     differences: tuple[Difference, ...]
 
+    @property
+    def sentences(self) -> list[str]:
+        """What differs for certain; else that nothing does."""
+        if not self.differences:
+            return ["No place and size is on both sides"]
+        certain = [f"{each.what}: {each.words}" for each in self.differences if each.is_certain]
+        return certain or ["Nothing differs for certain"]
+
 
 def signed_span(fraction: Estimate) -> str:
     """``-33 % (-40 to -25 %)``."""

@@ -16,7 +16,8 @@ from penstock.report.wording import date_words, place_words
 from penstock.units import counted
 
 _SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_{}[]<>#|~!&$"})
-_PLACE_COUNT_MAX, _WARNING_COUNT_MAX, _CLIENT_COUNT_MAX = 12, 6, 3  # on the one page
+# On the one page.
+_PLACE_COUNT_MAX, _WARNING_COUNT_MAX, _CLIENT_COUNT_MAX, _DIFFERENCE_COUNT_MAX = 12, 6, 3, 6
 
 
 def render_markdown(report: Report, *, is_full: bool = False) -> str:
@@ -52,6 +53,9 @@ def _page(report: Report) -> Iterator[str]:
     if len(screens) > _PLACE_COUNT_MAX:
         more = counted(len(screens) - _PLACE_COUNT_MAX, "place")
         yield from ("", f"And {more} more, with less to be gained.")
+    for comparison in report.comparisons:
+        yield from ("", f"**{escape(comparison.title)}.**")
+        yield from (f"- {escape(words)}." for words in comparison.sentences[:_DIFFERENCE_COUNT_MAX])
     for client in report.clients[:_CLIENT_COUNT_MAX]:
         yield from (f"- {escape(client.title)}: {escape(sentence)}." for sentence in client.sentences[:2])
     if not screens:
@@ -72,7 +76,10 @@ def _lines(report: Report) -> Iterator[str]:
     yield f"From {escape(report.source)}, {date_words(report.generated_at)} UTC{since}. Intervals are of 90 %."
     yield from _verdicts(report)
     for comparison in report.comparisons:
-        yield from _titled(f"## {escape(comparison.title)}", comparison_table(comparison))
+        if comparison.differences:
+            yield from _titled(f"## {escape(comparison.title)}", comparison_table(comparison))
+        else:
+            yield from ("", f"## {escape(comparison.title)}", "", f"{comparison.sentences[0]}.")
     yield from _remarks(report.remarks)
     if not report.places:
         yield from ("", "The database holds no observations, fits or advice.")

@@ -6,9 +6,12 @@ import dataclasses
 import math
 
 from penstock.report.comparison import with_region
+from penstock.report.difference import Comparison, Difference
 from penstock.report.evidence_figures import _by_day
+from penstock.report.markdown import render_markdown
+from penstock.report.page import render_html
 from penstock.report.rhythm import Sample
-from penstock.vocabulary import Place
+from penstock.vocabulary import Estimate, Place
 from tests.factories import NOON, PLACE
 from tests.unit.report.materials import HOUR, a_report, real_advice
 
@@ -40,3 +43,20 @@ def test_the_middle_of_a_day_is_that_of_its_measurements() -> None:
     assert _by_day(whole).rows == (("2026-03-01", "4", "1.5 x", "0.01 x", "20 x"),)
     hours = [Sample(NOON, "hour", math.log(2.0), 9), Sample(NOON + HOUR, "hour", math.log(4.0), 2)]
     assert _by_day(hours).rows == (("2026-03-01", "11", "2 x", "-", "-"),)
+
+
+def test_who_asks_for_a_comparison_reads_what_came_of_it_on_each_page() -> None:
+    """Also on the one for a chat, and also that there is nothing to compare."""
+    sure = Difference(what="here", one="1 MB/s", other="2 MB/s", fraction=Estimate(-0.6, -0.5, -0.4))
+    unsure = dataclasses.replace(sure, fraction=Estimate(-0.6, -0.1, 0.4))
+    for differences, words in (
+        ((), "No place and size is on both sides."),
+        ((unsure,), "Nothing differs for certain."),
+        ((unsure, sure), "- here: -50 % (-60 % to -40 %)."),
+    ):
+        compared = Comparison(title="Compared with it", one="one", other="other", differences=differences)
+        report = dataclasses.replace(a_report(), comparisons=(compared,))
+        assert words in render_markdown(report)
+        assert differences or (
+            words in render_markdown(report, is_full=True) and words in render_html(report)
+        )

@@ -233,9 +233,10 @@ def read_material(
     try:
         return read(*Store.open_salvaged(path, setting_types()))
     except (StoreError, sqlite3.DatabaseError) as trouble:
+        known = isinstance(trouble, StoreError)
         raise TroubleError(
-            f"the database {path} cannot be read ({trouble}); it is broken or not one of penstock's: "
-            "name another with --database, or start penstockd, which saves what it can and begins a new one"
+            f"{trouble if known else f'the database {path} cannot be read ({trouble})'}: it is broken or not one of "
+            "penstock's; name another with --database. Of its own penstockd saves what it can when it starts"
         ) from trouble
 
 

@@ -446,5 +446,5 @@ def _is_broken(error: sqlite3.DatabaseError) -> bool:
 
 def trouble_with(path: Path, error: sqlite3.DatabaseError) -> DiskTrouble:
     """What to say and to do about it."""
-    advice = _DISK.get(_code(error), "it is not readable as a database")
-    return DiskTrouble(f"the database {path} cannot be used ({error}); {advice}")
+    advice = _DISK.get(_code(error))
+    return DiskTrouble(f"the database {path} cannot be used ({error}){f'; {advice}' if advice else ''}")

@@ -285,9 +285,12 @@ def test_of_a_file_that_was_cut_off_is_shown_what_is_left(
 def test_a_file_that_is_none_is_refused_with_a_sentence(
     database: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing can be read without its head."""
+    """Nothing can be read without its head; it is said once what the file is not."""
     database.write_bytes(b"\xa5" * 8192)
-    assert "cannot be read" in complaint(database, capsys)
+    said = complaint(database, capsys)
+    assert said.count(str(database)) == 1
+    assert "file is not a database" in said
+    assert "name another with --database" in said
 
 
 def test_the_same_database_and_date_make_the_same_bytes(

@@ -1,7 +1,8 @@
-"""Knows how the conditions of a queue are measured for a plan: request by request, with nothing else under way."""
+"""Knows how the conditions of a queue are measured for a plan: request by request, with little else under way."""
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -30,7 +31,7 @@ ResultT = TypeVar("ResultT")
 
 
 class RoundTrips:
-    """Measures what a plan must know of a queue: request by request, with nothing else under way."""
+    """Measures what a plan must know of a queue: request by request, beside each other only where a poll waits."""
 
     def __init__(self, messages: Messages, clock: Clock, url: str, brake: DeleteBrake) -> None:
         self._messages = messages
@@ -87,9 +88,17 @@ class RoundTrips:
         return values
 
     async def _round_trip(self) -> float:
-        began_seconds = self._clock.monotonic_seconds()
-        await self._send(1)
-        messages = await self._receive(1)
+        """From the start of a send to the receive by a poll that waits already, as those of the plan do."""
+        poll = asyncio.create_task(self._receive(1))
+        try:
+            # Until the queue has the poll.
+            await asyncio.sleep(max(self._single_seconds["send"], default=0.0))
+            began_seconds = self._clock.monotonic_seconds()
+            await self._send(1)
+            messages = await poll
+        finally:
+            poll.cancel()
+            await asyncio.gather(poll, return_exceptions=True)
         seconds = self._clock.monotonic_seconds() - began_seconds
         for message in messages:
             await self._messages.delete(self._url, [message.receipt_handle])

@@ -20,7 +20,7 @@ from penstock.lab.virtual_time import VirtualClock, run_virtually
 from penstock.models.sqs.delivery import SqsDeliveryModel
 from penstock.models.sqs.learning import mean_costs
 from penstock.models.sqs.physics import request_seconds
-from penstock.models.sqs.plan import read_conditions
+from penstock.models.sqs.plan import plan, read_conditions
 from penstock.optimizer import evidence
 from penstock.probes.outside import Denied, MessageQueues, ReceivedMessage, Throttled
 from penstock.probes.sqs.application import (
@@ -174,6 +174,21 @@ def test_what_was_measured_for_the_advice_is_the_truth(results: dict[str, Course
     assert conditions.delete_seconds_per_message == pytest.approx(0.001, abs=0.001)
     assert conditions.delivery_latency_seconds == pytest.approx(0.133, rel=0.15)
     assert read_conditions(json.loads(json.dumps(dataclasses.asdict(conditions)))) == conditions
+
+
+@pytest.mark.parametrize("spread_seconds", [0.001, 0.03, 0.09])
+async def test_messages_come_as_soon_as_the_plan_for_what_was_measured_says(
+    clock: VirtualClock, spread_seconds: float
+) -> None:
+    """Its polls wait already when a message is sent: a poll that begins after the send adds most of a request."""
+    queue = dataclasses.replace(QUEUE, spread_seconds_median=spread_seconds)
+    probe = a_probe(SqsService(queue, clock=clock, seed=0), clock, MemoryJournal())
+    await probe.run(a_plan("advised", 60.0, offered_per_second=45.0))
+    assert probe.course is not None
+    assert probe.course.conditions is not None
+    found = plan(probe.course.conditions)
+    since_offered = probe.course.tally.total.latency_seconds_mean + found.batch_linger_seconds / 2.0
+    assert found.delivery_latency_seconds_mean.expected == pytest.approx(since_offered, rel=0.1)
 
 
 async def test_a_run_teaches_how_long_requests_take_and_nothing_of_a_setting(clock: VirtualClock) -> None:

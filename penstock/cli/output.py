@@ -21,6 +21,7 @@ import click
 from penstock.units import has_unit, label, quantity
 
 NARROW = 80
+_NARROWEST = 20
 """Columns of the narrowest terminal that is thought of."""
 
 Command: TypeAlias = Callable[..., None]
@@ -76,8 +77,10 @@ def print_mapping(document: Mapping[str, Any], *, width: int | None = None) -> N
 
 
 def filled(sentence: str) -> str:
-    """A sentence in lines that fit anywhere; what follows the first is set in."""
-    return textwrap.fill(sentence, NARROW, subsequent_indent="  ", break_on_hyphens=False)
+    """A sentence in lines that fit anywhere, also on a narrower terminal; what follows the first is set in."""
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else NARROW
+    width = min(max(room, _NARROWEST), NARROW)
+    return textwrap.fill(sentence, width, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def text(name: str, value: Any) -> str:

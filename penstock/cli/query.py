@@ -285,7 +285,7 @@ def show_advice(document: Mapping[str, Any]) -> None:
         print_table(("expect", "low", "expected", "high"), expected)
     click.echo()
     click.echo(filled(document["explanation"]))
-    click.echo(_evidence(document))
+    click.echo(filled(_evidence(document)))
 
 
 def _verdict(document: Mapping[str, Any]) -> str:

@@ -57,7 +57,8 @@ def test_a_query_is_a_table_for_people(server: Served) -> None:
         "over default  2.4 x    2.7 x     3.1 x\n"
         "\n"
         "32 threads reach the ceiling of this host.\n"
-        "Basis: measured, 12 observations, the newest 5 min old when this was issued. Limited by: host-ceiling.\n"
+        "Basis: measured, 12 observations, the newest 5 min old when this was issued.\n"
+        "  Limited by: host-ceiling.\n"
     )
 
 

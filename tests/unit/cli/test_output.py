@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import click
@@ -74,6 +75,17 @@ def test_a_terminal_gets_all_of_a_table_within_its_width(
     assert all(len(line) <= columns for line in shown)
     letters = "".join(shown).replace(" ", "")
     assert sorted(letters) == sorted("".join(["Title", *headings, *row]).replace(" ", ""))
+
+
+@pytest.mark.parametrize(("columns", "width"), [(40, 40), (200, 80), (3, 20)])
+def test_a_sentence_keeps_within_the_terminal_and_within_what_is_read_easily(
+    monkeypatch: pytest.MonkeyPatch, columns: int, width: int
+) -> None:
+    """A line of eighty on a terminal of sixty is one of sixty and one of twenty."""
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((columns, 24)))
+    lines = output.filled("Set 13 threads x 5 MiB: connections are the limit. " * 9).splitlines()
+    assert width - 12 < max(map(len, lines)) <= width
 
 
 def test_a_word_that_is_too_long_goes_on_behind_its_hyphen(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
 import click
@@ -305,10 +306,12 @@ def _verdict(document: Mapping[str, Any]) -> str:
 def _evidence(document: Mapping[str, Any]) -> str:
     if document["observation_count"] == 0:
         return f"Basis: {document['basis']}, nothing was measured. Limited by: {document['bottleneck']}."
-    age = text("_seconds", document["newest_observation_age_seconds"])
+    # Its age is that at the time of issue, which may be long ago.
+    age = timedelta(seconds=document["newest_observation_age_seconds"])
+    newest_at = datetime.fromisoformat(document["issued_at"]) - age
     return (
-        f"Basis: {document['basis']}, {counted(document['observation_count'], 'observation')}, the newest {age} old "
-        f"when this was issued. Limited by: {document['bottleneck']}."
+        f"Basis: {document['basis']}, {counted(document['observation_count'], 'observation')}, the newest of "
+        f"{newest_at:%Y-%m-%d %H:%M} UTC. Limited by: {document['bottleneck']}."
     )
 
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from penstock.api.listener import ConnectionLimits, serving
 from penstock.api.routes import Api, RefusedError
 from penstock.api.wire import snapshot_document
@@ -60,7 +62,8 @@ async def run_once(configuration: Configuration) -> Mapping[str, Any]:
         await app.conductor.visit_fleet()
         snapshot = snapshot_document(app.board.snapshot(clock.now()))
         told = [{**cycle_document(cycle), "has_failed": cycle.has_failed} for cycle in cycles]
-        return {"cycles": told, **snapshot}
+        document: Mapping[str, Any] = msgspec.to_builtins({"cycles": told, **snapshot})
+        return document  # as from the socket: dates are text
 
 
 async def remove_leftovers(configuration: Configuration) -> Mapping[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from penstock.api.wire import recommendation_document
@@ -26,7 +27,7 @@ def test_a_cycle_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_advice_for_what_was_tried_is_shown_and_no_other(capsys: pytest.CaptureFixture[str]) -> None:
     """What stands for other sizes and operations would be pages, of which nothing was measured."""
-    tried = recommendation_document(a_recommendation(), generation=1)
+    tried = msgspec.to_builtins(recommendation_document(a_recommendation(), generation=1))
     other = {**tried, "payload_size_bytes": 2 * tried["payload_size_bytes"]}
     cycle = {name: tried[name] for name in ("operation", "region", "payload_size_bytes")}
     _show({"cycles": [{**cycle, "sentence": "measured"}], "recommendations": [other, tried]})

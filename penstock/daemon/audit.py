@@ -13,10 +13,9 @@ import msgspec
 from penstock.clock import Clock
 from penstock.daemon.board import Board
 from penstock.daemon.hearing import Hearing
-from penstock.listening.datagram import Application
 from penstock.listening.tally import Series
 from penstock.models.inference.histogram import quantile
-from penstock.operations.heard import HeardVerdict, by_operation, verdict_on
+from penstock.operations.heard import HeardVerdict, Sender, by_operation, judged, verdict_on
 from penstock.operations.operation import Operation
 from penstock.optimizer.comparison import gain
 from penstock.vocabulary import Context, Demand, Estimate, Place, Recommendation, setting_values
@@ -24,9 +23,6 @@ from penstock.vocabulary import Context, Demand, Estimate, Place, Recommendation
 # Applications and operations that are held against advice for a question: milliseconds each.
 COMPARED_COUNT_MAX = 16
 _REMEMBERED_COUNT_MAX = 256
-
-# An application of one user; None where nobody could say whose it is.
-_Sender = tuple[Application, int | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +37,7 @@ class Audit:
 
     def document(self) -> dict[str, Any]:
         """Who was heard, what each does, and what it would gain; most to be gained first. As JSON values."""
-        by_sender: defaultdict[_Sender, list[Series]] = defaultdict(list)
+        by_sender: defaultdict[Sender, list[Series]] = defaultdict(list)
         for series in self.hearing.series():
             by_sender[_sender(series)].append(series)
         verdicts = self._verdicts(by_sender)
@@ -72,12 +68,12 @@ class Audit:
             "dropped_count": hearing.dropped_count,
         }
 
-    def _verdicts(
-        self, by_sender: Mapping[_Sender, Sequence[Series]]
-    ) -> Mapping[_Sender, list[HeardVerdict]]:
+    def _verdicts(self, by_sender: Mapping[Sender, Sequence[Series]]) -> Mapping[Sender, list[HeardVerdict]]:
         """Of the busiest: a crowd of forged names must not keep the socket waiting."""
-        busiest = sorted(by_sender, key=lambda one: -sum(s.in_flight_count_max for s in by_sender[one]))
-        found: defaultdict[_Sender, list[HeardVerdict]] = defaultdict(list)
+        busiest = sorted(
+            judged(by_sender), key=lambda one: -sum(s.in_flight_count_max for s in by_sender[one])
+        )
+        found: defaultdict[Sender, list[HeardVerdict]] = defaultdict(list)
         left = COMPARED_COUNT_MAX
         for sender in busiest:
             for row, region, apis in by_operation(by_sender[sender]):
@@ -111,7 +107,7 @@ class Audit:
         return self._gains[key]
 
 
-def _sender(series: Series) -> _Sender:
+def _sender(series: Series) -> Sender:
     return series.key.application, series.user_id
 
 

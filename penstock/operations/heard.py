@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.listening.datagram import Application
 from penstock.listening.tally import Series
 from penstock.operations.operation import Driven, Operation
 from penstock.operations.table import OPERATIONS
@@ -38,6 +39,20 @@ class HeardVerdict:
             return f"{doing} advised: {advised} ({self.advice.basis})"
         span = f"{self.gain.low:.2g} to {self.gain.high:.2g}"
         return f"{doing} {advised} would bring {self.gain.expected:.2g} times as much ({span})"
+
+
+Sender = tuple[Application, int | None]
+"""An application of one user; None where nobody could say whose it is."""
+
+
+def judged(senders: Collection[Sender]) -> list[Sender]:
+    """Those to hold against advice: not what an application sent before it was found out whose it is."""
+    known = {application for application, user_id in senders if user_id is not None}
+    return [
+        (application, user_id)
+        for application, user_id in senders
+        if user_id is not None or application not in known
+    ]
 
 
 def by_operation(heard: Iterable[Series]) -> Iterator[tuple[Operation[Any, Any], str, Mapping[str, Series]]]:

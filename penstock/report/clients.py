@@ -14,7 +14,7 @@ from typing import Any
 from penstock.listening.datagram import Application, Key
 from penstock.listening.tally import Series
 from penstock.models.inference.histogram import merged, quantile
-from penstock.operations.heard import HeardVerdict, by_operation, verdict_on
+from penstock.operations.heard import HeardVerdict, by_operation, judged, verdict_on
 from penstock.operations.table import OPERATIONS
 from penstock.optimizer.comparison import gain
 from penstock.report.figure import Table
@@ -93,7 +93,10 @@ def clients(material: Material) -> tuple[ClientFindings, ...]:
     for hour in material.client_hours:
         application = Application(name=hour.name, product=hour.product, version=hour.version)
         by_sender[application, hour.user_id].append(hour)
-    found = [_client(material, *sender, hours) for sender, hours in by_sender.items()]
+    told = judged(by_sender)
+    found = [
+        _client(material, *sender, hours, is_judged=sender in told) for sender, hours in by_sender.items()
+    ]
     return tuple(sorted(found, key=_by_gain)[:CLIENT_COUNT_MAX])
 
 
@@ -119,7 +122,12 @@ def harms_table(harms: Sequence[ProbeHarm]) -> Table:
 
 
 def _client(
-    material: Material, application: Application, user_id: int | None, hours: Sequence[ClientHour]
+    material: Material,
+    application: Application,
+    user_id: int | None,
+    hours: Sequence[ClientHour],
+    *,
+    is_judged: bool,
 ) -> ClientFindings:
     by_api: defaultdict[tuple[str, str, str], list[ClientHour]] = defaultdict(list)
     for hour in hours:
@@ -132,7 +140,7 @@ def _client(
         user_id=user_id,
         hour_count=len({hour.began_at for hour in hours}),
         apis=tuple(_api(series) for series in sorted(heard, key=lambda one: -one.attempt_count)),
-        advice=tuple(_gains(material, heard)),
+        advice=tuple(_gains(material, heard)) if is_judged else (),
     )
 
 

@@ -176,6 +176,15 @@ def test_an_object_is_as_large_as_its_parts_together(ended_count: int, size_byte
     assert f"for objects of {format_bytes(size_bytes)}" in advice["sentence"]
 
 
+def test_what_came_before_it_was_known_whose_it_is_is_not_held_against_advice() -> None:
+    """The table of sockets is looked into ten times a second: until then a new socket is nobody's."""
+    hearing = Hearing(Noon())
+    for user_id in (None, 1000, 1000):
+        hearing.hear(a_datagram(), user_id=user_id)
+    clients = Audit(a_board(), hearing, Noon(), PLACE).document()["clients"]
+    assert {client["user_id"]: len(client["advice"]) for client in clients} == {None: 0, 1000: 1}
+
+
 def test_a_crowd_of_names_costs_a_bounded_number_of_comparisons() -> None:
     """Forged applications cannot keep the socket waiting: only the busiest are held against advice."""
     hearing = Hearing(SystemClock())

@@ -36,3 +36,10 @@ def test_the_page_says_it_and_what_probes_cost() -> None:
     assert "<script>alert" not in markdown
     assert "would bring" in render_markdown(report)
     assert "applications were heard" not in outline(render_html(a_report())).text
+
+
+def test_what_came_before_it_was_known_whose_it_is_is_no_application_of_its_own() -> None:
+    """It is shown; but two calls of its first moments are not said to gain more than all of the others."""
+    hours = [an_hour(user_id=1000), an_hour()]
+    advised = {client.user_id: bool(client.advice) for client in a_report(client_hours=hours).clients}
+    assert advised == {1000: True, None: False}

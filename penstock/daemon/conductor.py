@@ -21,6 +21,7 @@ from typing import Any
 from penstock.clock import Clock
 from penstock.daemon import costs
 from penstock.daemon.async_store import AsyncStore
+from penstock.daemon.beside import together
 from penstock.daemon.board import Board, nearest
 from penstock.daemon.budget import ALLOWED, Ledger, Spend, Verdict, total
 from penstock.daemon.changes import note_change
@@ -511,8 +512,8 @@ class Conductor:
     ) -> Conclusion[Any]:
         observations = await self._own(place)
         reports = await self.store.run(
-            lambda store: store.reports(
-                place, count_max=REPORT_COUNT_MAX, count_max_per_user=REPORT_COUNT_MAX_PER_USER
+            lambda store: together(
+                store.reports(place, count_max=REPORT_COUNT_MAX, count_max_per_user=REPORT_COUNT_MAX_PER_USER)
             )
         )
         watch = self._watches.get(next_context) if next_context else None
@@ -544,7 +545,7 @@ class Conductor:
             self.standings.note_believed(place, conclusion.believed)
         if conclusion.disbelieved_count:
             log.info(
-                "%s in %s: not believed, for they do not agree with measurements: %s of applications",
+                "%s in %s: not believed, for they do not agree with what is known: %s of applications",
                 place.operation,
                 place.region,
                 counted(conclusion.disbelieved_count, "report"),

@@ -125,3 +125,21 @@ async def test_what_applications_moved_beside_each_other_is_learned_from_togethe
     house.conductor.note_reports(said)
     await house.live(REPORTS_PAUSE_SECONDS)
     assert [o.transferred_bytes for o in reports.reported(thinker.seen)] == [128 * MiB, 128 * MiB]
+
+
+async def test_reports_that_are_not_believed_are_said_once(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not in each cycle that looks at them again; and again when there are more of them."""
+    caplog.set_level("INFO")
+    house.thinker = house.conductor.thinker = CredulousThinker(is_credulous=False)
+    for count in (1, 2):
+        report: Observation[Any] = an_observation(
+            started_at=house.clock.now() - timedelta(seconds=2), origin=Origin.APPLICATION, reporter_uid=1001
+        )
+        await house.store.add_observation(report)
+        house.conductor.note_reports([report])
+        await house.live(3 * HOUR)
+        said = [record.getMessage() for record in caplog.records if "not believed" in record.getMessage()]
+        assert len(said) == count
+    assert said[-1].endswith("2 reports of applications")

@@ -397,7 +397,7 @@ class Api:
                 await response.write(line)
             # Also after a line: advice that is as old as its question differs each time that it is asked for.
             await changed.wait()
-            await self._turn(request)
+            await self._turn(request, is_told=True)
         return response
 
     def _appetite(self, claim: Claim) -> Appetite:
@@ -420,10 +420,11 @@ class Api:
 
         return take_turn
 
-    async def _turn(self, request: web.Request) -> None:
+    async def _turn(self, request: web.Request, *, is_told: bool = False) -> None:
         """Until it is this user's: what follows takes all of the daemon, without a pause."""
         peer = _peer(request)
-        await self.turns.mine(peer.uid, is_in_control=peer.is_in_control(self.control_gid))
+        is_in_control = peer.is_in_control(self.control_gid)
+        await self.turns.mine(peer.uid, is_in_control=is_in_control, is_told=is_told)
 
     async def _read_body(self, request: web.Request) -> None:
         """Wait for it; the handler has it at once then."""

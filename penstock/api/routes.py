@@ -127,8 +127,10 @@ class Advisor(Protocol):
         """What keeps the daemon from its work, as JSON values and dates: `name`, `subject`, `sentence`, ..."""
         ...
 
-    async def record(self, reports: Sequence[Observation[Any]], *, uid: int) -> Sequence[str | None]:
-        """Keep what an application of this user measured; for each report, why it was refused, or None.
+    async def record(
+        self, reports: Sequence[Observation[Any]], *, uid: int, process_id: int
+    ) -> Sequence[str | None]:
+        """Keep what this process of this user measured; for each report, why it was refused, or None.
 
         Raises NoRoomError when none can be kept.
         """
@@ -312,7 +314,8 @@ class Api:
         )
         refused = dict(reports.mistakes)
         if reports.readable:
-            recording = self.advisor.record(tuple(reports.readable.values()), uid=_peer(request).uid)
+            peer, readable = _peer(request), tuple(reports.readable.values())
+            recording = self.advisor.record(readable, uid=peer.uid, process_id=peer.process_id)
             answers = await asyncio.shield(recording)
             for index, refusal in zip(reports.readable, answers, strict=True):
                 if refusal is not None:

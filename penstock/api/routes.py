@@ -127,8 +127,10 @@ class Advisor(Protocol):
         """What keeps the daemon from its work, as JSON values and dates: `name`, `subject`, `sentence`, ..."""
         ...
 
-    async def record(self, reports: Sequence[Observation[Any]], *, uid: int) -> Sequence[str | None]:
-        """Keep what an application of this user measured; for each report, why it was refused, or None.
+    async def record(
+        self, reports: Sequence[Observation[Any]], *, uid: int, process_id: int
+    ) -> Sequence[str | None]:
+        """Keep what this process of this user measured; for each report, why it was refused, or None.
 
         Raises NoRoomError when none can be kept.
         """
@@ -312,7 +314,8 @@ class Api:
         )
         refused = dict(reports.mistakes)
         if reports.readable:
-            recording = self.advisor.record(tuple(reports.readable.values()), uid=_peer(request).uid)
+            peer, readable = _peer(request), tuple(reports.readable.values())
+            recording = self.advisor.record(readable, uid=peer.uid, process_id=peer.process_id)
             answers = await asyncio.shield(recording)
             for index, refusal in zip(reports.readable, answers, strict=True):
                 if refusal is not None:
@@ -397,7 +400,7 @@ class Api:
                 await response.write(line)
             # Also after a line: advice that is as old as its question differs each time that it is asked for.
             await changed.wait()
-            await self._turn(request)
+            await self._turn(request, is_told=True)
         return response
 
     def _appetite(self, claim: Claim) -> Appetite:
@@ -420,10 +423,11 @@ class Api:
 
         return take_turn
 
-    async def _turn(self, request: web.Request) -> None:
+    async def _turn(self, request: web.Request, *, is_told: bool = False) -> None:
         """Until it is this user's: what follows takes all of the daemon, without a pause."""
         peer = _peer(request)
-        await self.turns.mine(peer.uid, is_in_control=peer.is_in_control(self.control_gid))
+        is_in_control = peer.is_in_control(self.control_gid)
+        await self.turns.mine(peer.uid, is_in_control=is_in_control, is_told=is_told)
 
     async def _read_body(self, request: web.Request) -> None:
         """Wait for it; the handler has it at once then."""

@@ -3,6 +3,9 @@
 A request is worked on without a pause, for up to tens of milliseconds. A thousand connections of one user could each
 have one waiting, and whoever asks next would wait for all of them. So a few milliseconds of work are begun in one turn
 of the event loop; what is left waits by user, one of each in turn. Whoever is alone never waits.
+
+What is told to those who hold a lease, a hundred of them after each measurement, waits as another user's would: it
+keeps nobody who asks from his answer, the holder's own questions included.
 """
 
 from __future__ import annotations
@@ -13,7 +16,8 @@ from collections.abc import Callable
 from time import perf_counter
 
 _SLICE_SECONDS = 0.002
-_IN_CONTROL = -1  # no user has this number
+_Key = tuple[int, bool]  # a user, and whether he is told what he has not asked now
+_IN_CONTROL: _Key = (-1, False)  # no user has this number
 
 
 class Turns:
@@ -22,13 +26,16 @@ class Turns:
     def __init__(self, seconds: Callable[[], float] = perf_counter) -> None:
         self._seconds = seconds
         self._slice_began: float | None = None  # None: nothing was begun in this turn of the loop
-        self._waiting: dict[int, deque[asyncio.Future[None]]] = {}  # by user, whose turn it is first
+        self._waiting: dict[_Key, deque[asyncio.Future[None]]] = {}  # by user, whose turn it is first
 
-    async def mine(self, uid: int, *, is_in_control: bool) -> None:
-        """Wait until it is the turn of a request of this user, which then goes on without a pause."""
+    async def mine(self, uid: int, *, is_in_control: bool, is_told: bool = False) -> None:
+        """Wait until it is the turn of a request of this user, which then goes on without a pause.
+
+        `is_told` is who has asked before, and is told again.
+        """
         if not self._waiting and self._has_time():
             return
-        key = _IN_CONTROL if is_in_control else uid
+        key = _IN_CONTROL if is_in_control and not is_told else (uid, is_told)
         turn = asyncio.get_running_loop().create_future()
         if key not in self._waiting:
             self._waiting[key] = deque()

@@ -13,7 +13,7 @@ from penstock.cli.config import file_option, load_configuration
 from penstock.cli.daemon import call, socket_of, socket_option
 from penstock.cli.examples import examples
 from penstock.cli.output import filled, json_option, print_json
-from penstock.cli.trouble import NoDaemonError, TroubleError
+from penstock.cli.trouble import NoDaemonError, SilentDaemonError, TroubleError
 from penstock.daemon.config_files import LoadedConfiguration
 from penstock.probes.finding import Finding, Health
 from penstock.units import counted
@@ -59,15 +59,19 @@ async def _examined(loaded: LoadedConfiguration, socket_path: str, *, is_local: 
     from penstock.daemon.doctor import CHECKS, Patient, clock_error_seconds, permissions, unit_properties
     from penstock.daemon.outside_aws import AwsOutside
 
+    status, silence = None, ""
     try:
         status = call(socket_path, "GET", "/v1/status")
+    except SilentDaemonError as trouble:
+        silence = trouble.message
     except NoDaemonError:
-        status = None
+        pass
     patient = Patient(
         loaded=loaded,
         identity=await host.identify(loaded.configuration.host),
         socket_path=socket_path,
         status=status,
+        silence=silence,
         unit=unit_properties,
         clock_error_seconds=clock_error_seconds,
     )

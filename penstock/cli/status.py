@@ -192,10 +192,13 @@ def _harm(document: Mapping[str, Any], now: datetime) -> dict[str, Any]:
 
 def _leases(document: Mapping[str, Any], _now: datetime) -> dict[str, Any]:
     leases = document["leases"]
+    resources = any(lease["resource"] for lease in leases)  # leases of different ones divide nothing
     rows = [
         {
             "operation": lease["operation"],
+            **({"of": lease["resource"]} if resources else {}),
             "size_bytes": lease["payload_size_bytes"],
+            "part_fraction": lease["host_fraction"],
             "share": OPERATIONS[lease["operation"]].words.setting(
                 lease["setting"], lease["payload_size_bytes"]
             ),

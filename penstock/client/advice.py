@@ -120,8 +120,9 @@ class Adviser:
     """Reads one snapshot and asks one socket; remembers what it read. Safe to share between threads."""
 
     def __init__(self, *, socket: str | None = None, snapshot: str | None = None) -> None:
-        self._connections = Connections(socket or socket_path(), timeout_seconds=_SOCKET_TIMEOUT_SECONDS)
-        self._snapshot_path = snapshot or snapshot_path()
+        socket = socket or socket_path()
+        self._connections = Connections(socket, timeout_seconds=_SOCKET_TIMEOUT_SECONDS)
+        self._snapshot_path = snapshot or snapshot_path(socket)
         self._descriptor = -1  # of the snapshot that was read, held open; -1 is none
         self._inode = self._modified_ns = 0  # of that file
         self._lock = allocate_lock()  # for exchanging that file
@@ -286,7 +287,8 @@ def advise(operation: Operation, payload_size_bytes: int | str, **demand: Unpack
 
     The direction of a transfer is in the operation's name, and each has settings of its own.
 
-    Paths come from PENSTOCK_SOCKET and PENSTOCK_SNAPSHOT, or are the usual ones under /run/penstock.
+    Paths come from PENSTOCK_SOCKET and PENSTOCK_SNAPSHOT, which is else beside the socket; the usual ones are under
+    /run/penstock.
     """
     environment = (os.environ.get("PENSTOCK_SOCKET"), os.environ.get("PENSTOCK_SNAPSHOT"))
     adviser = _advisers.get(environment)

@@ -45,6 +45,7 @@ LONG_POLL_SECONDS = 20  # the longest: it ends as soon as a message is there
 _LINGER_SECONDS = 0.02  # a deletion waits so long for others to share its request
 _LOOK_SECONDS = 0.1  # between looks at what changes without a word: a stop, the age of a message
 _PAUSE_SECONDS = 0.5  # after a request that failed
+_QUIET_SECONDS = 60.0  # between two lines in the log about requests of one kind
 _END_SECONDS_MAX = 30.0  # for the deletions that are left at the end
 _GIVE_BACK_SECONDS_MAX = 1.0  # for making visible again what was not begun; else it comes back by itself
 _POLL_END_SECONDS_MAX = 0.25  # after a stop: where there are messages, a poll is answered sooner
@@ -97,6 +98,9 @@ class QueueConsumer:
         # Unlike an Event it may be touched by a signal handler.
         self._stops: SimpleQueue[None] = SimpleQueue()
         self._complained: set[str] = set()  # of requests, since the last answer to each
+        self._quiet_until: dict[
+            str, float
+        ] = {}  # of requests: those that are throttled are answered in between
 
     @property
     def undeleted_count(self) -> int:
@@ -272,9 +276,10 @@ class QueueConsumer:
             with self._lock:
                 self._figures.note_trouble(trouble)
             # Once until there is an answer again: else a role that may not receive would be a queue that is empty.
-            if name not in self._complained:
+            if name not in self._complained and began >= self._quiet_until.get(name, began):
                 complain("%s does not answer as it should: %s", self._url, trouble)
                 self._complained.add(name)
+                self._quiet_until[name] = began + _QUIET_SECONDS
             # Also when it was stopped: what is left to delete is tried no more often.
             time.sleep(_PAUSE_SECONDS)
             return None, 0.0

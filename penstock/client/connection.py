@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 SOCKET_PATH = "/run/penstock/penstock.sock"
-SNAPSHOT_PATH = "/run/penstock/recommendations.json"
+SNAPSHOT_NAME = "recommendations.json"  # beside the socket
 _IDLE_COUNT_MAX = 8  # connections kept; more threads than that at a time connect anew
 _RECEIVE_BYTES = 64 * 1024
 _HEAD_BYTES_MAX = 2 * _RECEIVE_BYTES
@@ -55,9 +55,13 @@ def socket_path() -> str:
     return os.environ.get("PENSTOCK_SOCKET") or SOCKET_PATH
 
 
-def snapshot_path() -> str:
-    """Where the daemon publishes its advice: PENSTOCK_SNAPSHOT, or the usual place."""
-    return os.environ.get("PENSTOCK_SNAPSHOT") or SNAPSHOT_PATH
+def snapshot_path(socket: str) -> str:
+    """Where the daemon of this socket publishes its advice: PENSTOCK_SNAPSHOT, or beside the socket.
+
+    Who names the socket of another daemon must not read what the one at the usual place says.
+    """
+    beside = os.path.join(os.path.dirname(socket), SNAPSHOT_NAME)  # noqa: PTH118, PTH120 - pathlib costs an import
+    return os.environ.get("PENSTOCK_SNAPSHOT") or beside
 
 
 class Connections:

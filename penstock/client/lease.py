@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from penstock.client.operations import Operation
 
 _CONNECT_SECONDS_MAX = 0.5  # for so long, and once, a daemon that hangs holds an application up
+# The thread holds nobody up: where a hundred come back at once, each waits until the daemon has seen to the others.
+_AGAIN_SECONDS_MAX = 10.0
 _PAUSE_SECONDS_MIN = 0.2  # before the daemon is asked again; doubled each time
 _PAUSE_SECONDS_MAX = 30.0
 _LOOK_SECONDS = 60.0  # after this at the latest a share is looked at that a stepping clock has made expire
@@ -124,7 +126,7 @@ class Lease(Share):
     def _begin(self) -> None:
         self._has_ended = has_ended = threading.Event()  # what listens since an earlier time has its own
         _held.add(self)
-        is_held = self._take(has_ended)
+        is_held = self._take(has_ended, _CONNECT_SECONDS_MAX)
         listener = threading.Thread(
             target=self._listen,
             args=(has_ended,),
@@ -157,11 +159,11 @@ class Lease(Share):
         if stream is not None:
             stream.close()
 
-    def _take(self, has_ended: threading.Event) -> bool:
+    def _take(self, has_ended: threading.Event, seconds_max: float) -> bool:
         """Ask for it, and hear the first share. Returns whether there will be more."""
         try:
             claim = _claim(self._demand, self._terms)
-            stream = Stream(self._socket_path, "POST", "/v1/leases", claim, _CONNECT_SECONDS_MAX)
+            stream = Stream(self._socket_path, "POST", "/v1/leases", claim, seconds_max)
         except Exception as trouble:  # noqa: BLE001 - of what the application states, too: it may be anything
             self._do_without(trouble, has_ended)
             is_refused = isinstance(trouble, RefusedError) and trouble.status == _CLAIM_IS_WRONG
@@ -174,7 +176,7 @@ class Lease(Share):
         if has_ended.is_set():  # given back in the meantime
             stream.close()
             return False
-        is_held = self._hear(stream, has_ended, timeout_seconds=_CONNECT_SECONDS_MAX)
+        is_held = self._hear(stream, has_ended, timeout_seconds=seconds_max)
         self._has_complained = self._has_complained and not is_held
         return is_held
 
@@ -212,7 +214,7 @@ class Lease(Share):
             else:
                 has_ended.wait(pause_seconds)
                 pause_seconds = min(2 * pause_seconds, _PAUSE_SECONDS_MAX)
-                is_held = not has_ended.is_set() and self._take(has_ended)
+                is_held = not has_ended.is_set() and self._take(has_ended, _AGAIN_SECONDS_MAX)
 
     def _do_without(self, trouble: Exception, has_ended: threading.Event) -> None:
         """Keep a share that is in force, as any other advice outlives its daemon; else do as the SDK does."""

@@ -258,8 +258,10 @@ class Advisory:
 
     # --- Acting
 
-    async def record(self, reports: Sequence[Observation[Any]], *, uid: int) -> list[str | None]:
-        """Keep what an application of this user measured, each report by itself, and learn from it soon.
+    async def record(
+        self, reports: Sequence[Observation[Any]], *, uid: int, process_id: int
+    ) -> list[str | None]:
+        """Keep what this process of this user measured, each report by itself, and learn from it soon.
 
         Raises NoRoomError when they would wait in memory for a disk in trouble, and too many do.
         """
@@ -273,7 +275,7 @@ class Advisory:
         self._report_counts["refused"] += len(reports) - len(kept)
         if kept:
             self.conductor.note_reports(kept)
-            self.backlogs.note_reports(kept)
+            self.backlogs.note_reports(kept, process_id)
         return answers
 
     async def _record_one(self, report: Observation[Any], uid: int) -> str | None:

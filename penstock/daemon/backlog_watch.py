@@ -11,6 +11,8 @@ What applications report of a queue (`measures` of `POST /v1/observations`), the
 - `oldest_undeleted_seconds`, or `oldest_undeleted_seconds_max`: the age itself
 - `received_count` and `deleted_count`: what was received and not deleted adds up from report to report, and its age
   is that over the deletes a second
+
+Several processes of an application report by turns: their deletes add up, and the oldest message of all of them counts.
 """
 
 from __future__ import annotations
@@ -45,6 +47,8 @@ SAMPLE_COUNT_MAX = 400  # 20 minutes, which date the collapse, at one sample in 
 SUBJECT_COUNT_MAX = 64  # of applications; the one that was silent for longest makes room
 AGE_SECONDS_MAX = 1_209_600.0  # no message is kept for longer than 14 days
 SILENT_AFTER = timedelta(minutes=15)  # then it says nothing about now
+STANDS_FOR = 2.0  # of the time that a report is about: then its process has ended, or has nothing to do
+_ROUND_SLACK = 0.1  # of that time: a process does not report to the millisecond
 SPELL = timedelta(minutes=15)  # of which the most is remembered: 96 rows a day
 _SEVERITY = tuple(Alarm)
 
@@ -98,6 +102,20 @@ class Backlog:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What one process said last."""
+
+    until: datetime
+    seconds: float
+    delete_rate_per_second: float
+    age_seconds: float
+
+    def stands(self, at: datetime) -> bool:
+        """Whether the next one cannot be late yet: who deletes nothing says nothing."""
+        return at - self.until <= STANDS_FOR * timedelta(seconds=self.seconds)
+
+
 @dataclass(slots=True, kw_only=True)
 class _Subject:
     """One queue, by whoever tells of it."""
@@ -109,7 +127,7 @@ class _Subject:
     backlogs: deque[BacklogSample] = field(default_factory=lambda: deque(maxlen=SAMPLE_COUNT_MAX))
     seen_at: datetime | None = None
     visibility_timeout_seconds: float = VISIBILITY_TIMEOUT_SECONDS
-    delete_rate_per_second: float = 0.0  # as reported
+    told: dict[int, _Told] = field(default_factory=dict)  # by process
     undeleted_message_count: float = 0.0  # as the reports add up
     trouble: str | None = None
     alarm: Alarm = Alarm.CALM
@@ -128,6 +146,23 @@ class _Subject:
             warning=assess(list(self.ages), self.visibility_timeout_seconds) if self.ages else None,
             trouble=self.trouble,
         )
+
+    @property
+    def delete_rate_per_second(self) -> float:
+        """Of all processes, as reported."""
+        return sum(told.delete_rate_per_second for told in self.told.values())
+
+    def hear(self, process_id: int, told: _Told) -> None:
+        """What a process says, beside what the others have said; of too many, those are kept that spoke last."""
+        others = [(one, each) for one, each in self.told.items() if one != process_id]
+        standing = [(one, each) for one, each in others if each.stands(told.until)]
+        self.told = {**dict(standing[1 - SUBJECT_COUNT_MAX :]), process_id: told}
+
+    def note_round(self, told: _Told) -> None:
+        """The oldest message of all processes; one sample for a round of their reports, or they would seem a drift."""
+        began_at = told.until - timedelta(seconds=(1.0 - _ROUND_SLACK) * told.seconds)
+        at = self.ages.pop().at if self.ages and self.ages[-1].at > began_at else told.until
+        self.note_age(at, max(each.age_seconds for each in self.told.values()))
 
     def note_age(self, at: datetime, seconds: float) -> None:
         self.ages.append(AgeSample(at=at, oldest_undeleted_seconds=min(seconds, AGE_SECONDS_MAX)))
@@ -163,11 +198,11 @@ class BacklogWatch:
         chosen = [s.backlog() for s in subjects if region in {None, s.region}]
         return sorted(chosen, key=lambda s: -_SEVERITY.index(s.warning.alarm) if s.warning else 0)
 
-    def note_reports(self, observations: Iterable[Observation[Any]]) -> None:
-        """Take from what applications measured what says something about their backlog."""
+    def note_reports(self, observations: Iterable[Observation[Any]], process_id: int = 0) -> None:
+        """Take from what a process of an application measured what says something about its backlog."""
         for observation in sorted(observations, key=lambda o: o.started_at):
             if observation.context.operation == DELIVERY.name:
-                self._note_report(observation)
+                self._note_report(observation, process_id)
 
     def note_attributes(self, attributes: Mapping[str, str]) -> None:
         """What the watched queue says of itself."""
@@ -223,7 +258,7 @@ class BacklogWatch:
             log.warning("the queue %s is not watched: %s", self._watched.name, sentence)
         self._watched.trouble = sentence
 
-    def _note_report(self, observation: Observation[Any]) -> None:
+    def _note_report(self, observation: Observation[Any], process_id: int) -> None:
         measures, place = observation.measures, observation.context.place
         kind = "" if place.service_class == "standard" else f", {place.service_class}"
         name = f"of {observation.client} of user {observation.reporter_uid}{kind}"
@@ -235,16 +270,17 @@ class BacklogWatch:
         subject.visibility_timeout_seconds = (
             measures.get("visibility_timeout_seconds") or subject.visibility_timeout_seconds
         )
-        deleted = measures.get("deleted_count")
+        deleted, age = measures.get("deleted_count"), _age_of(measures)
+        told = _Told(subject.seen_at, seconds, (deleted or 0.0) / seconds, age or 0.0)
+        subject.hear(process_id, told)
         if deleted is not None:
-            subject.delete_rate_per_second = deleted / seconds
             received = measures.get("received_count", deleted)
             subject.undeleted_message_count = max(0.0, subject.undeleted_message_count + received - deleted)
-        age = measures.get("oldest_undeleted_seconds", measures.get("oldest_undeleted_seconds_max"))
         if age is None and subject.delete_rate_per_second > 0:
             age = subject.undeleted_message_count / subject.delete_rate_per_second
+            subject.hear(process_id, replace(told, age_seconds=age))
         if age is not None:
-            subject.note_age(subject.seen_at, age)
+            subject.note_round(told)
 
     def _subject(self, key: tuple[str, str], new: _Subject) -> _Subject:
         """The subject of this key, now the one that spoke last."""
@@ -263,6 +299,10 @@ class BacklogWatch:
             if subject.region == region and subject.seen_at and subject.seen_at > silent_since
         )
         return reported or self.heard_delete_rate(region)
+
+
+def _age_of(measures: Mapping[str, float]) -> float | None:
+    return measures.get("oldest_undeleted_seconds", measures.get("oldest_undeleted_seconds_max"))
 
 
 async def watch_queue(

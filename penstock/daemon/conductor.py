@@ -21,6 +21,7 @@ from typing import Any
 from penstock.clock import Clock
 from penstock.daemon import costs
 from penstock.daemon.async_store import AsyncStore
+from penstock.daemon.beside import together
 from penstock.daemon.board import Board, nearest
 from penstock.daemon.budget import ALLOWED, Ledger, Spend, Verdict, total
 from penstock.daemon.changes import note_change
@@ -148,6 +149,7 @@ class Conductor:
         self._requested: deque[Context] = deque(maxlen=16)
         self._is_clock_believed = False  # the operator said so; taken up between two probes
         self._reported: set[Place] = set()
+        self._disbelieved: dict[Place, int] = {}  # reports, as the log has it
         self._reports_due_seconds = 0.0  # on the monotonic clock
         self._measured = set[
             Context
@@ -511,8 +513,8 @@ class Conductor:
     ) -> Conclusion[Any]:
         observations = await self._own(place)
         reports = await self.store.run(
-            lambda store: store.reports(
-                place, count_max=REPORT_COUNT_MAX, count_max_per_user=REPORT_COUNT_MAX_PER_USER
+            lambda store: together(
+                store.reports(place, count_max=REPORT_COUNT_MAX, count_max_per_user=REPORT_COUNT_MAX_PER_USER)
             )
         )
         watch = self._watches.get(next_context) if next_context else None
@@ -542,14 +544,19 @@ class Conductor:
             self._fitted[place] = evidence
         if conclusion.believed is not None:
             self.standings.note_believed(place, conclusion.believed)
-        if conclusion.disbelieved_count:
+            self._note_disbelieved(place, conclusion.disbelieved_count)
+        return conclusion
+
+    def _note_disbelieved(self, place: Place, count: int) -> None:
+        """Said when it is another number than before: each cycle looks at the same reports again."""
+        if count and count != self._disbelieved.get(place):
             log.info(
-                "%s in %s: not believed, for they do not agree with measurements: %s of applications",
+                "%s in %s: not believed, for they do not agree with what is known: %s of applications",
                 place.operation,
                 place.region,
-                counted(conclusion.disbelieved_count, "report"),
+                counted(count, "report"),
             )
-        return conclusion
+        self._disbelieved[place] = count
 
     # --- When
 

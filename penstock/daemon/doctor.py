@@ -54,6 +54,7 @@ class Patient:
     identity: HostIdentity
     socket_path: str  # where the daemon was asked
     status: Mapping[str, Any] | None  # what the daemon says of itself; None where none answers
+    silence: str = ""  # where somebody holds the socket and says nothing: what, and what to do
     root: Path = Path("/")
     unit: Callable[[], Mapping[str, str]]  # what systemd says of it, by property; nothing without systemd
     clock_error_seconds: Callable[[], float | None]  # None where the clock is not synchronised
@@ -104,6 +105,10 @@ def _configuration(patient: Patient) -> Iterator[Finding]:
 
 def _daemon(patient: Patient) -> Iterator[Finding]:
     path, database = patient.socket_path, patient.loaded.configuration.daemon.database_path
+    if patient.silence:
+        sentence, _, remedy = patient.silence.rpartition(": ")
+        yield Finding("daemon", Health.ILL, sentence, remedy)
+        return
     if patient.status is None and (process := holder(database)) is not None:
         remedy = (
             f"systemctl restart penstock.socket {_UNIT}"

@@ -273,7 +273,7 @@ class ScriptedAdvisor:
     ailments: list[dict[str, Any]] = field(default_factory=list)
     is_full: bool = False  # the disk of this daemon
     recorded: list[Observation[Any]] = field(default_factory=list)
-    reporter_uids: set[int] = field(default_factory=set)
+    reporters: set[tuple[int, int]] = field(default_factory=set)  # users and processes
     questions: list[Question] = field(default_factory=list)
     region: str = "eu-west-1"
     instance_type: str = "m7i.large"
@@ -344,12 +344,14 @@ class ScriptedAdvisor:
         """One metric."""
         return b"# TYPE penstock_probes_total counter\npenstock_probes_total 12\n"
 
-    async def record(self, reports: Sequence[Observation[Any]], *, uid: int) -> Sequence[str | None]:
+    async def record(
+        self, reports: Sequence[Observation[Any]], *, uid: int, process_id: int
+    ) -> Sequence[str | None]:
         """Note them; refuse those of one byte."""
         self._refuse_if_told()
         if self.is_full:
             raise NoRoomError("reports cannot be kept now: the disk is full: free some space")
-        self.reporter_uids.add(uid)
+        self.reporters.add((uid, process_id))
         answers = ["it is too small" if report.transferred_bytes == 1 else None for report in reports]
         self.recorded += [r for r, refusal in zip(reports, answers, strict=True) if refusal is None]
         return answers

@@ -246,7 +246,7 @@ async def test_reports_are_recorded(server: Served, client: aiohttp.ClientSessio
         assert response.status == 202
         assert await response.json() == {"accepted_count": 3, "refused": []}
     assert len(server.advisor.recorded) == 3
-    assert server.advisor.reporter_uids == {os.geteuid()}
+    assert server.advisor.reporters == {(os.geteuid(), os.getpid())}
 
 
 async def test_each_report_is_kept_or_refused_by_itself(

@@ -476,6 +476,16 @@ def test_the_doctor_ends_with_1_where_something_is_ill(server: Served, tmp_path:
     assert json.loads(document.stdout)["is_well"] is False
 
 
+def test_the_doctor_tells_a_daemon_that_does_not_answer_from_none(tmp_path: Path) -> None:
+    """It says what asking came to: its socket need not be looked for."""
+    path = tmp_path / "mute.sock"
+    with speaking(path, b""):
+        asked = CliRunner().invoke(cli, ["doctor", "--local", "--json", "--socket", str(path)])
+    (finding,) = (f for f in json.loads(asked.stdout)["findings"] if f["subject"] == "daemon")
+    assert f"{path} accepts connections but does not answer" in finding["sentence"]
+    assert finding["remedy"] == "see its log"
+
+
 def test_a_configuration_that_is_named_says_where_its_daemon_listens(server: Served, tmp_path: Path) -> None:
     """Unless a socket is named, too: another daemon's word says nothing about this one, nor are its leftovers meant."""
     main_file, told = tmp_path / "penstock.toml", f"itanswerson{server.socket_path}"

@@ -285,6 +285,19 @@ async def test_paths_come_from_the_environment(
     assert advise("s3_upload", GiB).basis == "default"
 
 
+def test_a_daemon_that_is_named_is_not_mistaken_for_another(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Who names its socket reads the file beside that, not what the daemon at the usual place says."""
+    monkeypatch.delenv("PENSTOCK_SNAPSHOT", raising=False)
+    monkeypatch.setenv("PENSTOCK_SOCKET", str(tmp_path / "penstock.sock"))
+    assert advise("s3_upload", GiB).basis == "default"
+    (tmp_path / "recommendations.json").write_bytes(a_snapshot(thread_count=8))
+    assert advise("s3_upload", GiB).basis == "measured"
+    assert Adviser(socket="/penstock.sock")._snapshot_path == "/recommendations.json"
+    assert Adviser(socket="penstock.sock")._snapshot_path == "recommendations.json"
+
+
 def test_boto3_gets_a_connection_for_each_thread(tmp_path: Path) -> None:
     """Advised or default, the pool is never smaller than the threads that use it."""
     default = an_adviser(tmp_path).advise("s3_upload", GiB)

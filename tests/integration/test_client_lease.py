@@ -11,6 +11,7 @@ import os
 import queue
 import socket
 import threading
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,27 @@ def test_a_daemon_that_starts_later_is_found(tmp_path: Path, monkeypatch: pytest
         assert lease.basis == "measured"
         with served_in_thread(tmp_path), a_lease(tmp_path):
             told.waits_for(16)
+
+
+def test_a_daemon_that_is_slow_is_waited_for_once_the_application_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a hundred come at once most are answered late: who gave up and asked anew would never be answered."""
+    monkeypatch.setattr(lease_module, "_CONNECT_SECONDS_MAX", 0.01)
+    monkeypatch.setattr(lease_module, "_PAUSE_SECONDS_MIN", 0.01)
+    told = Told()
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "penstock.sock"))
+        listening.listen()
+        with a_lease(tmp_path, told) as lease:
+            assert lease.basis == "default"
+            given_up, (waiting, _) = listening.accept()[0], listening.accept()
+            with given_up, waiting:
+                waiting.recv(65536)
+                time.sleep(10 * lease_module._CONNECT_SECONDS_MAX)
+                answer = json.dumps(an_answer(thread_count=7, part_size_bytes=8 * MiB))
+                waiting.sendall(f"HTTP/1.0 200 OK\r\n\r\n{answer}\n".encode())
+                told.waits_for(7)
 
 
 def test_a_claim_that_is_refused_is_the_default(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

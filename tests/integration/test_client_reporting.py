@@ -72,7 +72,7 @@ def test_a_report_arrives_as_it_was_made(server: Served, open_reporter: Open) ->
     assert observation.client == "boto3"
     assert observation.throttled_count == 1
     assert observation.context.place.region == server.advisor.region
-    assert server.advisor.reporter_uids == {os.geteuid()}
+    assert server.advisor.reporters == {(os.geteuid(), os.getpid())}
     assert reporter.posted_count == 1
 
 

@@ -120,6 +120,22 @@ def test_verdicts_that_are_not_shown_are_counted(
     assert "sqs_delivery of 1 B in" in " ".join(shown.split()) or told
 
 
+async def test_leases_show_what_they_divide_and_how(monkeypatch: pytest.MonkeyPatch, house: House) -> None:
+    """Parts of different queues sum to more than one host: what each is of is there where anybody states it."""
+    document = real_status(house)
+    (lease,) = document["leases"]
+    parts = [("orders", 0.75), ("orders", 0.25), ("mails", 1.0), ("", None)]
+    for leases, words in (
+        ([lease], ["part", "100 %"]),
+        ([{**lease, "resource": of, "host_fraction": part} for of, part in parts], ["of", "orders", "75 %"]),
+    ):
+        monkeypatch.setattr(status, "call", lambda *_, leases=leases: {**document, "leases": leases})
+        shown = CliRunner().invoke(cli, ["status"]).output
+        table = shown[shown.index("\nleases\n") :].split("\n\n")[0]
+        assert all(word in table for word in words)
+    assert [line.split()[1] for line in table.splitlines()[3:5]] == ["orders", "orders"]
+
+
 @pytest.mark.parametrize(
     ("is_of_fleet", "rest", "said"), [(True, 29, True), (True, 0, False), (False, 29, False)]
 )

@@ -397,6 +397,26 @@ def test_a_queue_that_may_not_be_deleted_from_is_said_once(
     assert sum("access denied" in record.getMessage() for record in caplog.records) == 1
 
 
+def test_a_queue_that_is_throttled_now_and_then_is_not_said_each_time(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Answers in between end the silence: where every other request is refused, that is a line a minute."""
+    monkeypatch.setattr(boto3_queue, "_PAUSE_SECONDS", 0.001)
+    queue, asked = FakeQueue(300), Counter[str]()
+    receive = queue.receive_message
+
+    def receive_every_other_time(**parameters: Any) -> Any:
+        asked["receive"] += 1
+        if asked["receive"] % 2:
+            raise ConnectionError("too many requests")
+        return receive(**parameters)
+
+    monkeypatch.setattr(queue, "receive_message", receive_every_other_time)
+    consumed(queue, lambda _message: None)
+    assert asked["receive"] > 10
+    assert sum("too many requests" in record.getMessage() for record in caplog.records) == 1
+
+
 def test_deletions_that_are_refused_one_by_one_are_not_tried_in_a_hurry(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

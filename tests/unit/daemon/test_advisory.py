@@ -111,7 +111,7 @@ async def test_whoever_learns_of_a_report_learns_whose_it_is(house: House) -> No
     seen: list[int | None] = []
     house.conductor.on_observed = lambda reports: seen.extend(r.reporter_uid for r in reports)
     report: Observation[Any] = an_observation(origin=Origin.APPLICATION)
-    assert await advisory_of(house).record([report], uid=1001) == [None]
+    assert await advisory_of(house).record([report], uid=1001, process_id=1) == [None]
     assert seen == [1001]
 
 

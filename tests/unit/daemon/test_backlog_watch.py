@@ -241,3 +241,40 @@ async def test_the_rate_that_the_operator_states_stands_whatever_is_reported(clo
         s.warning.oldest_undeleted_seconds for s in backlogs.backlogs() if s.name == "orders" and s.warning
     }
     assert age == pytest.approx(10.0)
+
+
+async def test_the_deletes_of_all_processes_of_an_application_add_up(clock: VirtualClock) -> None:
+    """Three that delete 20 a second each delete 60: by one of them, the queue's messages would look thrice as old."""
+    _outside, backlogs = begin_to_watch(clock, WatchedQueueSection(name="orders"))
+    for seconds in (30.0, 40.0, 50.0, 60.0):  # the first reports twice
+        backlogs.note_reports([a_report(seconds, deleted_count=600.0)], process_id=1 + int(seconds) // 10 % 3)
+    await asyncio.sleep(60.0)
+    backlogs.note_attributes({"ApproximateNumberOfMessagesNotVisible": "600"})
+    assert _watched_age(backlogs) == pytest.approx(10.0)
+    backlogs.note_reports([a_report(200.0, deleted_count=600.0)], process_id=1)  # the others have ended
+    backlogs.note_attributes({"ApproximateNumberOfMessagesNotVisible": "600"})
+    assert _watched_age(backlogs) == pytest.approx(30.0)
+
+
+def _watched_age(backlogs: BacklogWatch) -> float:
+    (watched,) = (b for b in backlogs.backlogs() if b.source == "attributes")
+    assert watched.warning is not None
+    return watched.warning.oldest_undeleted_seconds
+
+
+async def test_one_process_that_falls_behind_is_not_hidden_by_those_that_keep_up(
+    clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever reported last: the alarm is that of the worst, is said once, and what differs is no drift."""
+    caplog.set_level(logging.INFO)
+    _outside, backlogs = begin_to_watch(clock, WatchedQueueSection())
+    for turn in range(1, 6):
+        for process_id, age in ((1, 0.5), (2, 12.0), (3, 0.7)):
+            await asyncio.sleep(10.0)
+            at_seconds = 30.0 * turn + 10.0 * process_id
+            backlogs.note_reports([a_report(at_seconds, oldest_undeleted_seconds=age)], process_id)
+    (backlog,) = backlogs.backlogs()
+    assert backlog.warning is not None
+    assert backlog.warning.alarm is Alarm.WARN
+    assert backlog.warning.drift_seconds_per_second == pytest.approx(0.0, abs=0.01)
+    assert len([record for record in caplog.records if "queue of boto3" in record.getMessage()]) == 1

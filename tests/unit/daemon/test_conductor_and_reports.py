@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -26,9 +27,11 @@ class CredulousThinker(CannedThinker):
     def __init__(self, *, is_credulous: bool = True) -> None:
         super().__init__()
         self._is_credulous = is_credulous
+        self.seen: Sequence[Observation[Any]] = ()
 
     async def deliberate(self, model: PerformanceModel[Any], case: Case[Any]) -> Conclusion[Any]:
         conclusion = await super().deliberate(model, case)
+        self.seen = case.observations
         said = reports.reported(case.observations)
         believed = [reports.Believed(context=o.context, started_at=o.started_at) for o in said]
         return Conclusion(
@@ -106,3 +109,37 @@ async def test_a_stream_of_reports_costs_few_fits(house: House) -> None:
     application.cancel()
     for_reports = len(house.thinker.asked) - 2 * house.probe.run_count
     assert HOUR / REPORTS_PAUSE_SECONDS - 5 < for_reports <= HOUR / REPORTS_PAUSE_SECONDS + 2
+
+
+async def test_what_applications_moved_beside_each_other_is_learned_from_together(house: House) -> None:
+    """Two of a user that upload at a time are taken for what they moved together, not for a slower host."""
+    thinker = house.thinker = house.conductor.thinker = CredulousThinker()
+    said: list[Observation[Any]] = [
+        an_observation(
+            started_at=house.clock.now() - timedelta(seconds=2), origin=Origin.APPLICATION, reporter_uid=1001
+        )
+        for _ in range(2)
+    ]
+    for report in said:
+        await house.store.add_observation(report)
+    house.conductor.note_reports(said)
+    await house.live(REPORTS_PAUSE_SECONDS)
+    assert [o.transferred_bytes for o in reports.reported(thinker.seen)] == [128 * MiB, 128 * MiB]
+
+
+async def test_reports_that_are_not_believed_are_said_once(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not in each cycle that looks at them again; and again when there are more of them."""
+    caplog.set_level("INFO")
+    house.thinker = house.conductor.thinker = CredulousThinker(is_credulous=False)
+    for count in (1, 2):
+        report: Observation[Any] = an_observation(
+            started_at=house.clock.now() - timedelta(seconds=2), origin=Origin.APPLICATION, reporter_uid=1001
+        )
+        await house.store.add_observation(report)
+        house.conductor.note_reports([report])
+        await house.live(3 * HOUR)
+        said = [record.getMessage() for record in caplog.records if "not believed" in record.getMessage()]
+        assert len(said) == count
+    assert said[-1].endswith("2 reports of applications")

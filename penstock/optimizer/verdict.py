@@ -26,7 +26,7 @@ LIMITS: Mapping[str, str] = {
 HELP: Mapping[str, str] = {
     "connections": "more connections, or a shorter way",
     "host-ceiling": "a host with a faster network, where that is the ceiling; more threads do not",
-    "request-rate": "larger requests, or more key prefixes",
+    "request-rate": "larger requests, or more key prefixes; for a queue fuller batches, or more queues",
     "client-cpu": "more processes, or a faster processor",
     "message-groups": "more message groups",
     "work": "shorter work on a message, or more receivers",

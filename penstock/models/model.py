@@ -71,7 +71,7 @@ class Suspicion:
 
 
 SUSPICION_LEVEL = 0.6  # of what raises the alarm
-SURPRISE_MIN = 2.6  # standard deviations: by normal noise one measurement in 100 is looked at again
+SURPRISE_MIN = 2.3  # standard deviations: by normal noise one measurement in 50 is looked at again
 SURPRISE_AFTER = 8  # observations: before, a place is being learned, and much is a surprise
 
 

@@ -81,7 +81,7 @@ class Ledger:
         ahead = self.ahead(now)
         past = dataclasses.replace(self, spends=tuple(s for s in self.spends if s.hour_at <= now))
         for spend in ahead:
-            past = past._with(dataclasses.replace(spend, hour_at=_hour(now)), now)  # noqa: SLF001 - of its kind
+            past = past._with(dataclasses.replace(spend, hour_at=hour_of(now)), now)  # noqa: SLF001 - of its kind
         return past
 
     def affordable(self, operation: str, now: datetime) -> Cost:
@@ -102,12 +102,12 @@ class Ledger:
     def reserve(self, operation: str, cost: Cost, now: datetime) -> tuple[Self, Spend]:
         """The ledger with the act in it, and the row to be on the disk before the act begins."""
         assert self.allows(operation, cost, now).is_allowed, "ask `allows` first"
-        spend = Spend(hour_at=_hour(now), operation=operation, cost=cost)
+        spend = Spend(hour_at=hour_of(now), operation=operation, cost=cost)
         return self._with(spend, now), spend
 
     def book(self, operation: str, cost: Cost, now: datetime) -> tuple[Self, Spend]:
         """The ledger with what was spent unasked, and its row: clean-up is counted, and no budget forbids it."""
-        spend = Spend(hour_at=_hour(now), operation=operation, cost=cost)
+        spend = Spend(hour_at=hour_of(now), operation=operation, cost=cost)
         return self._with(spend, now), spend
 
     def settle(self, reserved: Spend, cost: Cost, now: datetime) -> tuple[Self, Spend]:
@@ -217,7 +217,8 @@ def left(limit: Cost, spent: Cost) -> Cost:
     return Cost(**{name: max(0, getattr(limit, name) - getattr(spent, name)) for name in _KEYS})
 
 
-def _hour(now: datetime) -> datetime:
+def hour_of(now: datetime) -> datetime:
+    """When it began."""
     return now.replace(minute=0, second=0, microsecond=0)
 
 

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from penstock.daemon.budget import Spend
+from penstock.daemon.budget import Spend, hour_of
 from penstock.daemon.database import (
     Database,
     DiskTrouble,
@@ -428,9 +428,8 @@ class Store:
         """
         if not self.flush():
             raise DiskTrouble(self.trouble or "")
-        hour_at = now.replace(minute=0, second=0, microsecond=0)
         ahead = [spend for spend in self.spend(since=now) if spend.hour_at > now]
-        rows = [spend_row(dataclasses.replace(spend, hour_at=hour_at)) for spend in ahead]
+        rows = [spend_row(dataclasses.replace(spend, hour_at=hour_of(now))) for spend in ahead]
 
         def redate(connection: sqlite3.Connection) -> None:
             for row in rows:

@@ -24,7 +24,7 @@ ROW_COUNT_MAX = 2000  # a month of two operations; a clock that steps there and 
 DAY = timedelta(days=1)
 HOUR = timedelta(hours=1)
 BUSY_RETRY = timedelta(minutes=1)
-_KEYS = {
+KEYS = {  # of the configuration, by the fields of a cost
     "transferred_bytes": "budget.transferred_bytes_per_day",
     "request_count": "budget.request_count_per_day",
     "usd": "budget.usd_per_day",
@@ -130,7 +130,7 @@ class Ledger:
     def _shortage(self, operation: str, cost: Cost, now: datetime) -> _Shortage | None:
         """The first bound that does not reach: of all operations, then of this one."""
         bounds = (
-            (_KEYS, self.limit, self.spent(now)),
+            (KEYS, self.limit, self.spent(now)),
             (
                 {"usd": f"probes.{operation}.usd_per_day"},
                 self._own_limit(operation),
@@ -214,7 +214,7 @@ def _short(spent: Cost, cost: Cost, limit: Cost, names: Iterable[str]) -> str | 
 
 def left(limit: Cost, spent: Cost) -> Cost:
     """What of the limit is not spent, field by field; never less than nothing."""
-    return Cost(**{name: max(0, getattr(limit, name) - getattr(spent, name)) for name in _KEYS})
+    return Cost(**{name: max(0, getattr(limit, name) - getattr(spent, name)) for name in KEYS})
 
 
 def hour_of(now: datetime) -> datetime:

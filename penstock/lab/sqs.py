@@ -128,11 +128,6 @@ class Copy(NamedTuple):
     first_received_at: datetime
     receive_count: int
 
-    @property
-    def body_md5(self) -> str:
-        """What SQS answers with and SDKs verify."""
-        return md5_of(self.body)
-
 
 def usl_stretch(truth: QueueTruth, in_service_count: int) -> float:
     """Return how much longer a request takes among so many in service: the universal scalability law."""

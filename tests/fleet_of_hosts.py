@@ -22,10 +22,10 @@ from penstock.lab.s3 import S3Service
 from penstock.lab.virtual_time import VirtualClock, run_virtually
 from penstock.operations.s3.upload import UPLOAD
 from penstock.probes.outside import Listed, MessageQueues, ObjectStore, RequestError, Tagged
-from penstock.trial.faces.table import FACES
 from penstock.trial.simulated_aws import SimulatedObjectStore
 from penstock.units import MiB
 from penstock.vocabulary import Context, Demand, Inconclusive, Observation, Place
+from tests.transfers import TRANSFERS
 
 START_AT = datetime(2026, 1, 5, tzinfo=UTC)
 REGION, BUCKET, SHARED = "lab-1", "lab-bucket", "fleet-bucket"
@@ -175,8 +175,7 @@ class Host:
         """Of what is advised now, on the calm link."""
         context = Context(place=self.place, payload_size_bytes=SIZE)
         advised = app.board.recommend(context, Demand(), self._clock.now()).setting
-        fraction = FACES[UPLOAD.name].fraction_of_best
-        assert fraction is not None
+        fraction = TRANSFERS[UPLOAD.name].fraction_of_best
         with ThreadPoolExecutor(1) as beside:  # it runs in a virtual time of its own
             return beside.submit(fraction, self.link, SIZE, advised).result()
 

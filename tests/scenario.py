@@ -41,10 +41,10 @@ from penstock.operations.s3.upload import UPLOAD
 from penstock.operations.sections.section import Section
 from penstock.operations.table import OPERATIONS, setting_types
 from penstock.probes.outside import MessageQueues, ObjectStore
-from penstock.trial.faces.table import FACES
 from penstock.trial.simulated_aws import SimulatedMessageQueues, SimulatedObjectStore
 from penstock.units import KiB, MiB
 from penstock.vocabulary import Inconclusive, Observation, Recommendation
+from tests.transfers import TRANSFERS
 
 START_AT = datetime(2026, 1, 5, tzinfo=UTC)
 REGION = "lab-1"
@@ -149,7 +149,7 @@ class Week:
         """The truth of the way of its bytes at that moment."""
         changes = [c for c in self.scenario.changes if c.days <= days]
         steps: list[Scenario | At] = [self.scenario, *changes]
-        truths = [step.inbound if FACES[operation].reads else step.link for step in steps]
+        truths = [step.inbound if TRANSFERS[operation].reads else step.link for step in steps]
         return next((truth for truth in reversed(truths) if truth is not None), None)
 
     def fraction_of_best(
@@ -158,10 +158,9 @@ class Week:
         """What the standing advice reaches of the best setting there is, on the calm link of that moment."""
         truth = self.link_at(at_days, operation)
         advised = self.advised(operation, object_size_bytes, at_days=at_days)
-        fraction_of_best = FACES[operation].fraction_of_best
-        if advised is None or truth is None or fraction_of_best is None:
+        if advised is None or truth is None:
             return 0.0
-        return fraction_of_best(truth, object_size_bytes, advised.setting)
+        return TRANSFERS[operation].fraction_of_best(truth, object_size_bytes, advised.setting)
 
 
 def hourly(row: Operation[SectionT, Any]) -> SectionT:
@@ -344,7 +343,7 @@ def _truth(scenario: Scenario, row: Operation[Any, Any]) -> object:
     """Of what the operation meets; None: it is not there."""
     if row.service is Service.SQS:
         return scenario.queue
-    return scenario.inbound if FACES[row.name].reads else scenario.link
+    return scenario.inbound if TRANSFERS[row.name].reads else scenario.link
 
 
 def _configuration(scenario: Scenario, directory: Path) -> Configuration:

@@ -19,7 +19,7 @@ import statistics
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -31,19 +31,15 @@ from penstock.daemon.budget import DAY, HOUR, Ledger, total
 from penstock.daemon.config import AdviceSection, BudgetSection
 from penstock.lab import worlds
 from penstock.lab.link import Episodes, LinkTruth
-from penstock.lab.optimum import (
-    download_throughput_bytes_per_second,
-    upload_throughput_bytes_per_second,
-)
 from penstock.lab.sqs import QueueTruth
 from penstock.operations.sections.downloads import DownloadSection
 from penstock.operations.sections.objects import ObjectSection
 from penstock.operations.sections.queues import QueueSection
 from penstock.operations.table import OPERATIONS
-from penstock.trial.faces.table import FACES
 from penstock.units import GiB, KiB, MiB
 from penstock.vocabulary import Demand, Inconclusive, setting_values
 from tests.scenario import BUCKET, REGION, At, Scenario, play
+from tests.transfers import TRANSFERS
 
 FAR = "far-1"
 SIZES = (512 * KiB, 16 * MiB, 64 * MiB)
@@ -252,7 +248,7 @@ def _reached(week: Any, weather: Season) -> Iterator[tuple[int, float, float]]:
     for day in range(int(SETTLED_DAYS), int(week.scenario.days)):
         if stepped or not weather.settled(day):
             continue
-        for name in _TRANSFERS:
+        for name in TRANSFERS:
             truth = week.link_at(day, name)
             for size in SIZES:
                 advised = week.advised(name, size, at_days=day)
@@ -263,8 +259,7 @@ def _reached(week: Any, weather: Season) -> Iterator[tuple[int, float, float]]:
 
 def judged(name: str, truth: LinkTruth, size: int, advised: Any, default: Any) -> tuple[float, float]:
     """What the advised setting reaches of the best on the calm link, and of the default."""
-    fraction_of_best = FACES[name].fraction_of_best
-    assert fraction_of_best is not None
+    fraction_of_best = TRANSFERS[name].fraction_of_best
     fraction = fraction_of_best(truth, size, advised)
     of_default = fraction / fraction_of_best(truth, size, default)
     if of_default < BELOW_DEFAULT_MAX:
@@ -274,16 +269,12 @@ def judged(name: str, truth: LinkTruth, size: int, advised: Any, default: Any) -
 
 def _usual(name: str, truth: LinkTruth, size: int, setting: Any) -> float:
     """What the transfer in the middle of many reaches: without chance all requests of a wave end at once."""
-    reached, by_chance = _TRANSFERS[name], dataclasses.replace(truth, dips=None, tenant=None)
+    reached, by_chance = TRANSFERS[name].reached, dataclasses.replace(truth, dips=None, tenant=None)
     return statistics.median(
         reached(by_chance, size, **setting_values(setting), seed=seed) for seed in range(_TRANSFER_COUNT)
     )
 
 
-_TRANSFERS: Mapping[str, Callable[..., float]] = {
-    "s3_upload": upload_throughput_bytes_per_second,
-    "s3_download": download_throughput_bytes_per_second,
-}
 _TRANSFER_COUNT = 51
 
 

@@ -24,7 +24,6 @@ from penstock.client.asyncio_client import in_thread
 from penstock.client.complaint import complain
 from penstock.client.errand import LOOKING_COUNT, Errand
 from penstock.client.many_files import (
-    Batch,
     File,
     FilesFailedError,
     Summary,
@@ -129,7 +128,7 @@ async def download_files(
     """
     errand = Errand(s3_client, bucket, S3_DOWNLOAD, **options)
     for window in wanted(objects):
-        async with _client_for(errand, LOOKING_COUNT) as client:
+        async with _client_for(errand) as client:
             await _look(client, bucket, window, errand.extra_args)
         await _move(errand, await in_thread(partial(divided, window, errand.ask)), _Downloads)
     return errand.summary
@@ -163,8 +162,7 @@ async def _move(errand: Errand, plan: tuple[list[Batch], list[File]], kind: type
     found, unreadable = plan
     for file in unreadable:
         errand.summary.note(file)
-    most = max((batch.thread_count for batch in found), default=1)
-    async with _client_for(errand, most, found) as client:
+    async with _client_for(errand, found) as client:
         for batch in found:
             transfers = kind(client, batch, errand)
             with Observed(client, errand.bucket, None, errand.operation) as observed:
@@ -247,13 +245,11 @@ class _Downloads(_Transfers):
 
 
 @asynccontextmanager
-async def _client_for(
-    errand: Errand, connection_count: int, batches: Sequence[Batch] = ()
-) -> AsyncIterator[Any]:
-    """A client with so many connections where a session was given; else the client that was."""
+async def _client_for(errand: Errand, batches: Sequence[Batch] = ()) -> AsyncIterator[Any]:
+    """A client with the connections for these where a session was given; else the client that was."""
     from aiobotocore.config import AioConfig
 
-    options = errand.options(AioConfig, connection_count, batches)
+    options = errand.options(AioConfig, batches)
     if options is None:
         yield errand.given
         return

@@ -193,7 +193,7 @@ def download_files(s3_client: Any, objects: Objects, bucket: str, **options: Unp
     """
     errand = Errand(s3_client, bucket, S3_DOWNLOAD, **options)
     for window in wanted(objects):
-        with _client_for(errand, LOOKING_COUNT) as client:
+        with _client_for(errand) as client:
             _look(client, bucket, window, errand.extra_args)
         _move(errand, divided(window, errand.ask))
     return errand.summary
@@ -213,8 +213,7 @@ def _move(errand: Errand, plan: tuple[list[Batch], list[File]]) -> None:
     found, unreadable = plan
     for file in unreadable:
         errand.summary.note(file)
-    most = max((batch.thread_count for batch in found), default=1)
-    with _client_for(errand, most, found) as client:
+    with _client_for(errand, found) as client:
         for batch in found:
             config, sink = _batch_config(client, batch, errand.operation), _Sink()
             with Observed(client, errand.bucket, None, errand.operation) as observed:
@@ -365,11 +364,14 @@ def _progress(callback: Callable[[int], None] | None) -> list[Any]:
     return [] if callback is None else [ProgressCallbackInvoker(callback)]
 
 
-class _Known:
-    """A subscriber of boto3's transfer manager, by which no other version is downloaded than was looked at."""
+class _Ending:
+    """A subscriber of boto3's transfer manager, which hears when its transfer has ended.
 
-    def __init__(self, file: File) -> None:
-        self._file = file
+    By it no other version is downloaded than was looked at.
+    """
+
+    def __init__(self, file: File, ended: _Ended) -> None:
+        self._file, self._ended = file, ended
 
     def on_queued(self, future: Any, **_: object) -> None:
         """What is known need not be asked for again: a request for each of many small ones.
@@ -382,14 +384,6 @@ class _Known:
             if hasattr(future.meta, "provide_object_etag"):
                 future.meta.provide_transfer_size(self._file.size_bytes)
                 future.meta.provide_object_etag(self._file.etag)
-
-
-class _Ending(_Known):
-    """The same, which hears when its transfer has ended."""
-
-    def __init__(self, file: File, ended: _Ended) -> None:
-        super().__init__(file)
-        self._ended = ended
 
     def on_done(self, future: Any, **_: object) -> None:
         self._ended.put((self._file, future.result))
@@ -416,11 +410,11 @@ def _outcome(file: File, work: Callable[[], object]) -> File:
 
 
 @contextmanager
-def _client_for(errand: Errand, connection_count: int, batches: Sequence[Batch] = ()) -> Iterator[Any]:
-    """A client with so many connections where a session was given; else the client that was."""
+def _client_for(errand: Errand, batches: Sequence[Batch] = ()) -> Iterator[Any]:
+    """A client with the connections for these where a session was given; else the client that was."""
     from botocore.config import Config
 
-    options = errand.options(Config, connection_count, batches)
+    options = errand.options(Config, batches)
     if options is None:
         yield errand.given
         return

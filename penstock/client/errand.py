@@ -57,15 +57,14 @@ class Errand:
         demand = {**self._demand, "object_count": count}
         return self._advice or advise_in(self._region, self.operation, size_bytes, demand)
 
-    def options(
-        self, config: type[Any], connection_count: int, batches: Sequence[Batch]
-    ) -> dict[str, Any] | None:
-        """What a session makes a client of that has so many connections; None where a client was given.
+    def options(self, config: type[Any], batches: Sequence[Batch]) -> dict[str, Any] | None:
+        """What a session makes a client of that has the connections for these; None where a client was given.
 
-        The caller's own configuration is kept in all but that.
+        Without any it is for looking. The caller's own configuration is kept in all but the connections.
         """
         if not is_session(self.given):
             return None
+        connection_count = max((batch.thread_count for batch in batches), default=LOOKING_COUNT)
         checksums = checksum_arguments(batches[0].advice) if batches else {}
         made = config(**checksums)
         if "config" in self._client_arguments:

@@ -7,8 +7,7 @@ import contextlib
 import grp
 import logging
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -21,7 +20,6 @@ from penstock.clock import Clock, SystemClock
 from penstock.daemon import host
 from penstock.daemon.advisory import Advisory, cycle_document
 from penstock.daemon.assembly import App, Surroundings, assembled
-from penstock.daemon.async_store import AsyncStore
 from penstock.daemon.audit import Audit
 from penstock.daemon.backlog_watch import watch_queue
 from penstock.daemon.client_hours import keep_client_hours
@@ -34,7 +32,6 @@ from penstock.daemon.prober import Prober
 from penstock.daemon.refusal_watch import RefusalWatch
 from penstock.daemon.store import Store
 from penstock.daemon.systemd import Notifier, inherited_sockets
-from penstock.daemon.tariffs import Tariffs
 from penstock.daemon.thinker import SpawnedThinker
 from penstock.models.sqs.backlog_warning import BacklogSpell
 from penstock.optimizer import surrogate
@@ -54,13 +51,13 @@ async def run_once(configuration: Configuration) -> Mapping[str, Any]:
 
     Raises StoreError.
     """
-    async with _alone(configuration) as (app, clock):
+    async with alone(configuration) as app:
         await app.conductor.sweep()
         await app.conductor.prepare()
         await app.conductor.visit_fleet()  # a host that lives as long as this has nothing else to begin with
         cycles = [await app.conductor.run_cycle(context) for context in app.conductor.contexts]
         await app.conductor.visit_fleet()
-        snapshot = snapshot_document(app.board.snapshot(clock.now()))
+        snapshot = snapshot_document(app.board.snapshot(app.conductor.clock.now()))
         told = [{**cycle_document(cycle), "has_failed": cycle.has_failed} for cycle in cycles]
         document: Mapping[str, Any] = msgspec.to_builtins({"cycles": told, **snapshot})
         return document  # as from the socket: dates are text
@@ -68,34 +65,17 @@ async def run_once(configuration: Configuration) -> Mapping[str, Any]:
 
 async def remove_leftovers(configuration: Configuration) -> Mapping[str, Any]:
     """What no daemon is there to remove; a document of what came of it. Raises StoreError."""
-    async with _alone(configuration) as (app, _):
+    async with alone(configuration) as app:
         removed = await app.conductor.sweep()
         return app.conductor.sweeper.document(removed)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workbench:
-    """What it takes to measure without a daemon: the database, which is the journal, and what things cost."""
-
-    clock: Clock
-    store: AsyncStore
-    tariffs: Tariffs
-    sweep: Callable[[], Awaitable[object]]  # removes what was left outside
-
-
 @contextlib.asynccontextmanager
-async def workbench(configuration: Configuration) -> AsyncIterator[Workbench]:
-    """The daemon's own, which must not run meanwhile. Raises StoreError."""
-    async with _alone(configuration) as (app, clock):
-        yield Workbench(clock=clock, store=app.store, tariffs=app.tariffs, sweep=app.conductor.sweep)
-
-
-@contextlib.asynccontextmanager
-async def _alone(configuration: Configuration) -> AsyncIterator[tuple[App, Clock]]:
-    """An app that nobody speaks with. Raises StoreError."""
+async def alone(configuration: Configuration) -> AsyncIterator[App]:
+    """An app that nobody speaks with, on the daemon's own database, which must not run meanwhile. Raises StoreError."""
     async with contextlib.AsyncExitStack() as resources:
         surroundings = await _real_surroundings(configuration, resources)
-        yield await resources.enter_async_context(assembled(configuration, surroundings)), surroundings.clock
+        yield await resources.enter_async_context(assembled(configuration, surroundings))
 
 
 async def serve(load: Callable[[], Configuration]) -> None:
@@ -247,7 +227,9 @@ class _Reload:
         except ConfigError as trouble:
             raise RefusedError(f"the configuration stays as it was: {trouble}") from trouble
         changed = [
-            name for name in _FIXED if _daemon(configuration, name) != _daemon(self.configuration, name)
+            name
+            for name in _FIXED
+            if getattr(configuration.daemon, name) != getattr(self.configuration.daemon, name)
         ]
         if changed:
             raise RefusedError(
@@ -265,10 +247,6 @@ class _Reload:
     def _on_signal(self) -> None:
         task = asyncio.ensure_future(self())
         task.add_done_callback(_log_reload)
-
-
-def _daemon(configuration: Configuration, name: str) -> object:
-    return getattr(configuration.daemon, name)
 
 
 def _log_reload(task: asyncio.Future[str]) -> None:

@@ -46,7 +46,7 @@ class Audit:
                 **msgspec.structs.asdict(sender[0]),
                 "user_id": sender[1],
                 "advice": [_verdict_document(verdict) for verdict in verdicts[sender]],
-                "apis": [_api_document(series) for series in sorted(heard, key=_by_calls)],
+                "apis": [_api_document(series) for series in sorted(heard, key=lambda s: -s.attempt_count)],
             }
             for sender, heard in by_sender.items()
         ]
@@ -141,10 +141,6 @@ def _api_document(series: Series) -> dict[str, Any]:
         "refused_count": series.refused_count,
         "failed_count": series.failed_count,
     }
-
-
-def _by_calls(series: Series) -> float:
-    return -series.attempt_count
 
 
 def _by_gain(client: Mapping[str, Any]) -> tuple[float, int]:

@@ -24,7 +24,7 @@ ROW_COUNT_MAX = 2000  # a month of two operations; a clock that steps there and 
 DAY = timedelta(days=1)
 HOUR = timedelta(hours=1)
 BUSY_RETRY = timedelta(minutes=1)
-_KEYS = {
+KEYS = {  # of the configuration, by the fields of a cost
     "transferred_bytes": "budget.transferred_bytes_per_day",
     "request_count": "budget.request_count_per_day",
     "usd": "budget.usd_per_day",
@@ -81,7 +81,7 @@ class Ledger:
         ahead = self.ahead(now)
         past = dataclasses.replace(self, spends=tuple(s for s in self.spends if s.hour_at <= now))
         for spend in ahead:
-            past = past._with(dataclasses.replace(spend, hour_at=_hour(now)), now)  # noqa: SLF001 - of its kind
+            past = past._with(dataclasses.replace(spend, hour_at=hour_of(now)), now)  # noqa: SLF001 - of its kind
         return past
 
     def affordable(self, operation: str, now: datetime) -> Cost:
@@ -102,12 +102,12 @@ class Ledger:
     def reserve(self, operation: str, cost: Cost, now: datetime) -> tuple[Self, Spend]:
         """The ledger with the act in it, and the row to be on the disk before the act begins."""
         assert self.allows(operation, cost, now).is_allowed, "ask `allows` first"
-        spend = Spend(hour_at=_hour(now), operation=operation, cost=cost)
+        spend = Spend(hour_at=hour_of(now), operation=operation, cost=cost)
         return self._with(spend, now), spend
 
     def book(self, operation: str, cost: Cost, now: datetime) -> tuple[Self, Spend]:
         """The ledger with what was spent unasked, and its row: clean-up is counted, and no budget forbids it."""
-        spend = Spend(hour_at=_hour(now), operation=operation, cost=cost)
+        spend = Spend(hour_at=hour_of(now), operation=operation, cost=cost)
         return self._with(spend, now), spend
 
     def settle(self, reserved: Spend, cost: Cost, now: datetime) -> tuple[Self, Spend]:
@@ -130,7 +130,7 @@ class Ledger:
     def _shortage(self, operation: str, cost: Cost, now: datetime) -> _Shortage | None:
         """The first bound that does not reach: of all operations, then of this one."""
         bounds = (
-            (_KEYS, self.limit, self.spent(now)),
+            (KEYS, self.limit, self.spent(now)),
             (
                 {"usd": f"probes.{operation}.usd_per_day"},
                 self._own_limit(operation),
@@ -214,10 +214,11 @@ def _short(spent: Cost, cost: Cost, limit: Cost, names: Iterable[str]) -> str | 
 
 def left(limit: Cost, spent: Cost) -> Cost:
     """What of the limit is not spent, field by field; never less than nothing."""
-    return Cost(**{name: max(0, getattr(limit, name) - getattr(spent, name)) for name in _KEYS})
+    return Cost(**{name: max(0, getattr(limit, name) - getattr(spent, name)) for name in KEYS})
 
 
-def _hour(now: datetime) -> datetime:
+def hour_of(now: datetime) -> datetime:
+    """When it began."""
     return now.replace(minute=0, second=0, microsecond=0)
 
 

@@ -151,9 +151,8 @@ class Conductor:
         self._reported: set[Place] = set()
         self._disbelieved: dict[Place, int] = {}  # reports, as the log has it
         self._reports_due_seconds = 0.0  # on the monotonic clock
-        self._measured = set[
-            Context
-        ]()  # since the start, and since a probe failed: what it needs may be gone
+        # Since the start, and since a probe failed: what it needs may be gone.
+        self._measured = set[Context]()
         self._avoided = {context: deque[Setting](maxlen=AVOIDED_COUNT_MAX) for context in self._watches}
         self._fitted: dict[Place, tuple[object, ...]] = {}  # which evidence the board's fit rests on
         self._news = asyncio.Event()

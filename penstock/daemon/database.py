@@ -136,7 +136,7 @@ class Database:
         return connection
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
-        version = _version(connection)
+        version = version_of(connection)
         if 0 < version < len(migrations()):
             backup = self.path.with_name(f"{self.path.name}.before-{len(migrations()):04}")
             backup.unlink(missing_ok=True)
@@ -222,7 +222,7 @@ def open_read_only(path: Path) -> sqlite3.Connection:
         with speaking_of_damage(), contextlib.ExitStack() as unless_it_serves:
             connection = unless_it_serves.enter_context(contextlib.closing(connect_read_only(path)))
             _refuse_newer(connection, path)
-            if _version(connection) == len(migrations()):
+            if version_of(connection) == len(migrations()):
                 _refuse_misshapen(connection)
                 unless_it_serves.pop_all()
                 return connection
@@ -261,7 +261,7 @@ def speaking_of_damage() -> Iterator[None]:
 def migrate(connection: sqlite3.Connection) -> None:
     """Bring the schema to the present, each step whole or not at all."""
     for number, sql in enumerate(migrations(), start=1):
-        if number > _version(connection):
+        if number > version_of(connection):
             try:
                 connection.executescript(f"BEGIN IMMEDIATE;\n{sql}\nPRAGMA user_version={number};\nCOMMIT;")
             except BaseException:
@@ -349,7 +349,7 @@ def connect_read_only(path: Path, *, is_damaged: bool = False) -> sqlite3.Connec
         try:
             if is_damaged:  # SQLite reads one that was cut off only so
                 connection.execute("PRAGMA writable_schema=ON")
-            _version(connection)
+            version_of(connection)
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # whose traceback would keep it open
             connection.close()
@@ -389,12 +389,13 @@ def _move_aside(path: Path) -> Path:
     return aside
 
 
-def _version(connection: sqlite3.Connection) -> int:
+def version_of(connection: sqlite3.Connection) -> int:
+    """How many of the migrations it has."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def _refuse_newer(connection: sqlite3.Connection, path: Path) -> None:
-    version, known = _version(connection), len(migrations())
+    version, known = version_of(connection), len(migrations())
     if version > known:
         raise StoreTooNew(
             f"the database {path} has version {version}, this penstock knows up to {known}: "
@@ -404,7 +405,7 @@ def _refuse_newer(connection: sqlite3.Connection, path: Path) -> None:
 
 def _refuse_foreign(connection: sqlite3.Connection, path: Path) -> None:
     """The first step of ours gives the schema its version, so what has tables and none was never ours."""
-    if _version(connection) == 0 and connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
+    if version_of(connection) == 0 and connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
         raise StoreForeign(
             f"the database {path} is of another program: move it away, or name another daemon.state_directory"
         )
@@ -429,9 +430,15 @@ def _refuse_misshapen(connection: sqlite3.Connection) -> None:
 
 
 def _shape(connection: sqlite3.Connection) -> set[str]:
+    found = columns_by_table(connection).items()
+    return {f"{table}.{column}" for table, columns in found for column in columns}
+
+
+def columns_by_table(connection: sqlite3.Connection) -> dict[str, list[str]]:
+    """The names of both."""
     tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     columns = "SELECT name FROM pragma_table_info(?)"
-    return {f"{table}.{column}" for table in tables for (column,) in connection.execute(columns, (table,))}
+    return {table: [column for (column,) in connection.execute(columns, (table,))] for table in tables}
 
 
 def _broken(reason: str) -> sqlite3.DatabaseError:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from penstock.daemon import costs, quiet_hours
-from penstock.daemon.budget import DAY, daily_limit, left
+from penstock.daemon.budget import DAY, KEYS, daily_limit, left
 from penstock.daemon.config import Configuration
 from penstock.daemon.schedule import STEADY_PACE
 from penstock.daemon.tariffs import Tariffs, Way
@@ -25,11 +25,7 @@ from penstock.units import number
 from penstock.vocabulary import Context, Cost, Setting, Tariff
 
 MONTH_DAYS = 30
-_BUDGETS = {
-    "usd": "budget.usd_per_day",
-    "transferred_bytes": "budget.transferred_bytes_per_day",
-    "request_count": "budget.request_count_per_day",
-}
+_BUDGETS = {name: KEYS[name] for name in ("usd", "transferred_bytes", "request_count")}
 # Of these an operation may have a limit of its own for each probe.
 _COUNTED = ("transferred_bytes", "request_count")
 _AMPLE = 1 << 60  # more of either than any probe takes

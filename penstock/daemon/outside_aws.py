@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from importlib import import_module
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from penstock.daemon.config import Configuration
+from penstock.daemon.config import AwsSection, Configuration
 from penstock.operations.operation import Service
 from penstock.probes.outside import MessageQueues, ObjectStore
 
@@ -48,7 +48,7 @@ class AwsOutside:
         await _read_aws()
         from penstock.probes.aws import open_object_store
 
-        access = self._access(Service.S3, region, self._configuration.aws.s3_endpoint_url)
+        access = self._access(Service.S3, region)
         return await self._opened(self._stores, access, open_object_store)
 
     async def message_queues(self, region: str) -> MessageQueues:
@@ -56,24 +56,14 @@ class AwsOutside:
         await _read_aws()
         from penstock.probes.aws import open_message_queues
 
-        access = self._access(Service.SQS, region, self._configuration.aws.sqs_endpoint_url)
+        access = self._access(Service.SQS, region)
         return await self._opened(self._queues, access, open_message_queues)
 
-    def _access(self, service: Service, region: str, endpoint_url: str) -> Access:
+    def _access(self, service: Service, region: str) -> Access:
         """With as many connections as the hungriest operation of the service needs: probes take turns."""
-        from penstock.probes.aws import Access
-
-        aws = self._configuration.aws
         enabled = self._configuration.enabled()
         needed = (section.connection_count_max for row, section in enabled if row.service is service)
-        return Access(
-            region=region,
-            endpoint_url=endpoint_url or None,
-            profile=aws.profile or None,
-            connection_count_max=max(needed, default=0) + _SMALL_CONNECTION_COUNT,
-            connect_timeout_seconds=aws.connect_timeout_seconds,
-            read_timeout_seconds=aws.read_timeout_seconds,
-        )
+        return access_to(self._configuration.aws, service, region, max(needed, default=0))
 
     async def _opened(
         self,
@@ -87,6 +77,20 @@ class AwsOutside:
             if access.region not in known:
                 known[access.region] = await self._resources.enter_async_context(open_client(access))
             return known[access.region]
+
+
+def access_to(aws: AwsSection, service: Service, region: str, thread_count_max: int) -> Access:
+    """As it is configured, with a connection for each of so many threads, and some beside."""
+    from penstock.probes.aws import Access
+
+    return Access(
+        region=region,
+        endpoint_url=aws.endpoint_urls[service] or None,
+        profile=aws.profile or None,
+        connection_count_max=thread_count_max + _SMALL_CONNECTION_COUNT,
+        connect_timeout_seconds=aws.connect_timeout_seconds,
+        read_timeout_seconds=aws.read_timeout_seconds,
+    )
 
 
 async def _read_aws() -> None:

@@ -11,7 +11,14 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from penstock.daemon.database import connect_read_only, migrate, migrations, speaking_of_damage, trouble_with
+from penstock.daemon.database import (
+    columns_by_table,
+    connect_read_only,
+    migrate,
+    speaking_of_damage,
+    trouble_with,
+    version_of,
+)
 from penstock.units import counted
 
 _GAP_MAX = 1 << 40  # row ids beyond a damaged one: past this there is nothing
@@ -28,9 +35,9 @@ def salvaged(path: Path) -> tuple[sqlite3.Connection, list[str]]:
     migrate(copy)
     try:
         with speaking_of_damage(), contextlib.closing(connect_read_only(path, is_damaged=True)) as damaged:
-            notes = list(_version_note(damaged))
-            known = _tables(damaged)
-            for table, columns in _tables(copy).items():
+            notes = list(_version_note(damaged, copy))
+            known = columns_by_table(damaged)
+            for table, columns in columns_by_table(copy).items():
                 there = [column for column in columns if column in known.get(table, ())]
                 if not there:
                     notes.append(f"the table of {table} is missing")
@@ -44,16 +51,10 @@ def salvaged(path: Path) -> tuple[sqlite3.Connection, list[str]]:
     return copy, notes
 
 
-def _version_note(connection: sqlite3.Connection) -> Iterator[str]:
-    version, known = int(connection.execute("PRAGMA user_version").fetchone()[0]), len(migrations())
+def _version_note(damaged: sqlite3.Connection, copy: sqlite3.Connection) -> Iterator[str]:
+    version, known = version_of(damaged), version_of(copy)
     if version > known:
         yield f"it is of version {version} and this penstock knows up to {known}: what is new in it is not shown"
-
-
-def _tables(connection: sqlite3.Connection) -> dict[str, list[str]]:
-    names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-    columns = "SELECT name FROM pragma_table_info(?)"
-    return {name: [column for (column,) in connection.execute(columns, (name,))] for name in names}
 
 
 def _copy(damaged: sqlite3.Connection, copy: sqlite3.Connection, table: str, columns: list[str]) -> int:

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from penstock.daemon.budget import Spend
+from penstock.daemon.budget import Spend, hour_of
 from penstock.daemon.database import (
     Database,
     DiskTrouble,
@@ -123,22 +123,21 @@ class Store:
         path: Path,
         setting_types: Mapping[str, type],
         *,
-        is_read_only: bool = False,
-        copy: sqlite3.Connection | None = None,
+        reading: sqlite3.Connection | None = None,
     ) -> None:
-        """`copy` is read in place of the file."""
+        """With a connection for `reading` that is read, and nothing is written."""
         self.trouble: str | None = None  # one sentence while values wait in memory
         self._reason = ""  # of the trouble
         self.dropped_count = 0  # values that waited in memory and had to make room
         self._documents = Documents(setting_types)
-        self._database = _ReadOnly(path, copy) if is_read_only or copy else Database(path, rescue_leftovers)
+        self._database = Database(path, rescue_leftovers) if reading is None else _ReadOnly(path, reading)
         self._damaged_tables: set[str] = set()  # of which the log was told
         self._pending: deque[Row[Any]] = deque()  # only while the disk is in trouble
 
     @classmethod
     def open_read_only(cls, path: Path, setting_types: Mapping[str, type]) -> Store:
         """Change nothing, also beside a daemon. Raises StoreMissing, StoreTooNew, DiskTrouble."""
-        return cls(path, setting_types, is_read_only=True)
+        return cls(path, setting_types, reading=open_read_only(path))
 
     @classmethod
     def open_salvaged(cls, path: Path, setting_types: Mapping[str, type]) -> tuple[Store, list[str]]:
@@ -147,7 +146,7 @@ class Store:
         Raises DiskTrouble where nothing can be.
         """
         copy, missing = salvaged(path)
-        return cls(path, setting_types, copy=copy), missing
+        return cls(path, setting_types, reading=copy), missing
 
     def close(self) -> None:
         """Write what waits, if the disk allows it, and give up the file. Raises Lost."""
@@ -429,9 +428,8 @@ class Store:
         """
         if not self.flush():
             raise DiskTrouble(self.trouble or "")
-        hour_at = now.replace(minute=0, second=0, microsecond=0)
         ahead = [spend for spend in self.spend(since=now) if spend.hour_at > now]
-        rows = [spend_row(dataclasses.replace(spend, hour_at=hour_at)) for spend in ahead]
+        rows = [spend_row(dataclasses.replace(spend, hour_at=hour_of(now))) for spend in ahead]
 
         def redate(connection: sqlite3.Connection) -> None:
             for row in rows:
@@ -578,9 +576,9 @@ class Store:
 class _ReadOnly:
     """The reading half of a database."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection | None = None) -> None:
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.notices: list[str] = []
-        self._connection = connection or open_read_only(path)
+        self._connection = connection
         self._path = path
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.experiments.experiment import Experiment, Form, Record, Records, Step
+from penstock.tuning.state import users_directory
 
 
 class ArchiveError(Exception):
@@ -22,10 +23,8 @@ class ArchiveError(Exception):
 
 
 def default_directory() -> Path:
-    """In the user's state directory, as the XDG base directory specification has it."""
-    base = os.environ.get("XDG_STATE_HOME", "")
-    home = Path(base) if base.startswith("/") else Path("~/.local/state").expanduser()
-    return home / "penstock" / "experiments"
+    """In the user's state directory."""
+    return users_directory(os.environ) / "experiments"
 
 
 def beside(database_path: Path) -> Path:

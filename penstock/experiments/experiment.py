@@ -14,6 +14,7 @@ from penstock.models.s3.parts import PART_SIZE_BYTES_MAX, PART_SIZE_BYTES_MIN
 from penstock.models.s3.upload import S3UploadSetting
 from penstock.operations.s3.download import DOWNLOAD as DOWNLOADS
 from penstock.operations.s3.upload import UPLOAD as UPLOADS
+from penstock.probes.measurement import percentile
 from penstock.probes.sqs.application import BODY_BYTES
 from penstock.probes.sqs.queue_application import OPERATION, OVERHEAD_REQUEST_COUNT, QueueDrive
 from penstock.vocabulary import Cost, Setting, Tariff
@@ -347,8 +348,7 @@ def _cost(body_bytes: int, count: int, threads: int, *, seconds: float | None = 
 
 def quantile(values: Sequence[float], fraction: float) -> float:
     """The smallest value that so many do not exceed."""
-    ordered = sorted(values)
-    return ordered[max(0, math.ceil(fraction * len(ordered)) - 1)]
+    return percentile(sorted(values), fraction)
 
 
 def curve_plot(

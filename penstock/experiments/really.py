@@ -13,20 +13,21 @@ import os
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from penstock.daemon.app import Workbench, workbench
-from penstock.daemon.budget import Spend
+from penstock.daemon.app import alone
+from penstock.daemon.assembly import App
+from penstock.daemon.budget import Spend, hour_of
 from penstock.daemon.config import Configuration
+from penstock.daemon.outside_aws import access_to
 from penstock.experiments.archive import Archive
 from penstock.experiments.experiment import DOWNLOAD, QUEUE, UPLOAD, Experiment, Form, Record, Step
 from penstock.experiments.queue_host import queue_hosts
 from penstock.experiments.virtually import plan_of, record_of
-from penstock.operations.operation import Operation
+from penstock.operations.operation import Operation, Service
 from penstock.operations.table import OPERATIONS
 from penstock.probes.aws import Access, AwsObjectStore, open_message_queues, open_object_store
 from penstock.probes.measurement import LOOP_TICK_SECONDS
@@ -43,7 +44,6 @@ from penstock.tuning.remains import remove_noted
 from penstock.units import format_bytes
 from penstock.vocabulary import Cost, Observation, Outcome, Place, Tariff
 
-_SMALL_CONNECTION_COUNT = 8  # beside those of the threads: creating, completing, deleting
 _ADVISED_CONNECTION_COUNT = 64  # of the threads that a plan may add
 _PLAIN_S3 = "http://s3.{region}.amazonaws.com"
 
@@ -113,13 +113,13 @@ async def run_for_real(
         sites: dict[bool, _Site] = {}
         for is_far in dict.fromkeys(step.is_far for step in left):
             end = far if is_far and far is not None else configuration
-            bench = await resources.enter_async_context(workbench(end))
+            app = await resources.enter_async_context(alone(end))
             mine = [step for step in left if step.is_far is is_far]
-            sites[is_far] = await resources.enter_async_context(_site(bench, end, mine))
+            sites[is_far] = await resources.enter_async_context(_site(app, end, mine))
         _refuse_more_than(allowance, [sites[step.is_far].cost(step) for step in left])
         notes = archive.path.parent / "notes"
         for site in sites.values():
-            await site.bench.sweep()  # what a run that was killed left outside
+            await site.app.conductor.sweep()  # what a run that was killed left outside
         await asyncio.to_thread(remove_noted, notes)  # the same of a client
         try:
             for step in left:
@@ -143,26 +143,17 @@ def _refuse_more_than(allowance: Allowance, costs: Sequence[Cost]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _site(
-    bench: Workbench, configuration: Configuration, steps: Sequence[Step]
-) -> AsyncIterator[_Site]:
+async def _site(app: App, configuration: Configuration, steps: Sequence[Step]) -> AsyncIterator[_Site]:
     """Clients for what these steps need. Raises NotAllowedError, Denied."""
     rows = {_row(step) for step in steps}
-    regions = {row.name: bench.tariffs.regions(configuration.section_of(row))[0] for row in rows}
+    regions = {row.name: app.tariffs.regions(configuration.section_of(row))[0] for row in rows}
     async with contextlib.AsyncExitStack() as resources:
-        site = _Site(bench, configuration, regions)
-        aws, threads = configuration.aws, max(_connection_count(step) for step in steps)
+        site = _Site(app, configuration, regions)
+        threads = max(_connection_count(step) for step in steps)
         for name, region in regions.items():
-            is_queue = name == JOURNALLED_AS
-            access = Access(
-                region=region,
-                endpoint_url=(aws.sqs_endpoint_url if is_queue else aws.s3_endpoint_url) or None,
-                profile=aws.profile or None,
-                connection_count_max=threads + _SMALL_CONNECTION_COUNT,
-                connect_timeout_seconds=aws.connect_timeout_seconds,
-                read_timeout_seconds=aws.read_timeout_seconds,
-            )
-            if is_queue:
+            service = OPERATIONS[name].service
+            access = access_to(configuration.aws, service, region, threads)
+            if service is Service.SQS:
                 site.queue_access = access
                 site.queues = await resources.enter_async_context(open_message_queues(access))
                 continue
@@ -177,12 +168,13 @@ async def _site(
 class _Site:
     """This host, its services, and the probes on them."""
 
-    def __init__(self, bench: Workbench, configuration: Configuration, regions: dict[str, str]) -> None:
+    def __init__(self, app: App, configuration: Configuration, regions: dict[str, str]) -> None:
         self.queues: MessageQueues | None = None
         self.queue_access: Access | None = None
         # By operation, and whether it is without TLS.
         self.stores: dict[tuple[str, bool], AwsObjectStore] = {}
-        self.bench = bench
+        self.app = app
+        self._clock = app.conductor.clock
         self._configuration = configuration
         self._regions = regions
 
@@ -201,10 +193,10 @@ class _Site:
         """Run all copies at the same time; the most that they cost is in the book before, and what they did after."""
         row = _row(step)
         booked = await self._book(row, self.cost(step))
-        plan = plan_of(step, self.bench.tariffs.place(row, self._regions[row.name]), self._tariff(row))
+        plan = plan_of(step, self.app.tariffs.place(row, self._regions[row.name]), self._tariff(row))
         addresses: Counter[str] = Counter()
         hearing, probes = ANSWERED_BY.set(addresses), list[Probe[Any]]()
-        start_seconds = self.bench.clock.monotonic_seconds()
+        start_seconds = self._clock.monotonic_seconds()
         try:
             async with contextlib.AsyncExitStack() as ending:
                 for _ in range(step.copy_count):
@@ -213,14 +205,14 @@ class _Site:
         finally:
             ANSWERED_BY.reset(hearing)
             used = sum((probe.used for probe in probes), Cost())
-            seconds = self.bench.clock.monotonic_seconds() - start_seconds
+            seconds = self._clock.monotonic_seconds() - start_seconds
             await self._settle(booked, replace(used, duration_seconds=seconds))
         await self._remember(step, outcomes, probes, plan.context.place)
         return record_of(step, outcomes, probes, addresses)
 
     async def client_record(self, step: Step, notes: Path) -> Record:
         """What a client does that somebody else wrote; what it may leave is noted in that folder."""
-        row, started_at = _row(step), self.bench.clock.now().isoformat(timespec="seconds")
+        row, started_at = _row(step), self._clock.now().isoformat(timespec="seconds")
         if (missing := what_is_missing(step.client)) is not None:
             return Record(label=step.label, started_at=started_at, reason=missing)
         await self._book(row, self.cost(step))
@@ -257,20 +249,19 @@ class _Site:
                 if step.process_count or probe.course is None:
                     continue
                 lesson = as_delivery(outcome, probe.course, place)
-            await self.bench.store.add_observation(lesson)
+            await self.app.store.add_observation(lesson)
 
     async def _book(self, row: Operation[Any, Any], cost: Cost) -> Spend:
-        now: datetime = self.bench.clock.now()
-        spend = Spend(hour_at=now.replace(minute=0, second=0, microsecond=0), operation=row.name, cost=cost)
-        await self.bench.store.run(lambda store: store.add_spend(spend))
+        spend = Spend(hour_at=hour_of(self._clock.now()), operation=row.name, cost=cost)
+        await self.app.store.run(lambda store: store.add_spend(spend))
         return spend
 
     async def _settle(self, booked: Spend, used: Cost) -> None:
         correction = replace(booked, cost=used - booked.cost)
-        await self.bench.store.run(lambda store: store.correct_spend(correction))
+        await self.app.store.run(lambda store: store.correct_spend(correction))
 
     def _tariff(self, row: Operation[Any, Any]) -> Tariff:
-        return self.bench.tariffs.of(row, self._regions[row.name])
+        return self.app.tariffs.of(row, self._regions[row.name])
 
     async def _probe(self, step: Step, operation: str, ending: contextlib.AsyncExitStack) -> Probe[Any]:
         """One copy, which is closed with `ending`, and the processes of its own. Raises RequestError."""
@@ -281,7 +272,7 @@ class _Site:
             if step.process_count:
                 hosts = await ending.enter_async_context(queue_hosts(step.process_count, self.queue_access))
             probe: Probe[Any] = QueueApplicationProbe(
-                self.queues, self.bench.clock, self.bench.store, messages=hosts
+                self.queues, self._clock, self.app.store, messages=hosts
             )
         else:
             probe = self._transfer_probe(step, operation)
@@ -294,8 +285,8 @@ class _Site:
         bucket = self.bucket(operation)
         workspace = Workspace(
             store,
-            self.bench.clock,
-            self.bench.store,
+            self._clock,
+            self.app.store,
             bucket,
             key_prefix=section.key_prefix,
             hire=partial(hired, access=store.access, bucket=bucket, loop_tick_seconds=LOOP_TICK_SECONDS),

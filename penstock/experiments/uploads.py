@@ -23,6 +23,7 @@ from penstock.experiments.experiment import (
     published_points,
     upload_step,
 )
+from penstock.models.s3.parts import PART_COUNT_MAX
 from penstock.trial.simulated_host import World
 from penstock.tuning.clients import small_object_count
 from penstock.units import MiB
@@ -159,7 +160,6 @@ def _thread_answer(records: Records) -> Sequence[str]:
 
 _FULL_PROCESSOR = 0.9  # of the time
 _STILL_GROWING = 0.8  # of what as many threads more would bring if they did not share anything
-_PART_COUNT_MAX = 10_000  # of S3
 _COUNTS_THAT_TELL = 3  # of threads, or of parts: one run of each of two says nothing of what lies beyond
 _PART_SIZES = tuple(mib * MiB for mib in (5, 8, 16, 32, 64, 128))
 
@@ -268,10 +268,10 @@ def _bottleneck_answer(records: Records) -> Sequence[str]:
         few, many = min(merges), max(merges)
         each = max(0.0, (merges[many][0] - merges[few][0]) / (many - few))
         shares = {parts: 100 * seconds / of_all for parts, (seconds, of_all) in merges.items()}
-        most_seconds = merges[many][0] + each * (_PART_COUNT_MAX - many)
-        of_all_seconds = merges[many][1] * _PART_COUNT_MAX / many
+        most_seconds = merges[many][0] + each * (PART_COUNT_MAX - many)
+        of_all_seconds = merges[many][1] * PART_COUNT_MAX / many
         beyond = (
-            f"each further part takes {1e3 * each:.2f} ms, so {_PART_COUNT_MAX:,} parts of {PART // MiB} "
+            f"each further part takes {1e3 * each:.2f} ms, so {PART_COUNT_MAX:,} parts of {PART // MiB} "
             f"MiB would take {most_seconds:.0f} s of {of_all_seconds / 60:.0f} minutes at this rate: "
             f"{100 * most_seconds / of_all_seconds:.1f} %"
         )

@@ -275,7 +275,7 @@ def _copy_document(copy: Copy, system: set[str], asks_attributes: bool) -> Docum
     document: Document = {
         "MessageId": copy.message_id,
         "ReceiptHandle": copy.receipt_handle,
-        "MD5OfBody": copy.body_md5,
+        "MD5OfBody": md5_of(copy.body),
         "Body": copy.body,
     }
     known = {

@@ -128,11 +128,6 @@ class Copy(NamedTuple):
     first_received_at: datetime
     receive_count: int
 
-    @property
-    def body_md5(self) -> str:
-        """What SQS answers with and SDKs verify."""
-        return md5_of(self.body)
-
 
 def usl_stretch(truth: QueueTruth, in_service_count: int) -> float:
     """Return how much longer a request takes among so many in service: the universal scalability law."""
@@ -310,7 +305,7 @@ class Queue:
         self.is_fifo = self.attributes.get("FifoQueue") == "true"
         self._shelf: _Shelf = _Groups() if self.is_fifo else _Shards(truth, chance)
         self._numbers_by_deduplication_id: dict[str, tuple[float, int]] = {}  # with when each is forgotten
-        self._hidden: list[tuple[float, int, int, _Message]] = []
+        self._hidden: list[tuple[float, int, _Message]] = []  # a heap, with the generation of each
         self.visible_count = 0  # messages that a receive could find
         self.in_flight_count = 0  # received, not deleted, and still hidden
         self._sent_count = 0
@@ -372,7 +367,7 @@ class Queue:
         """Make visible what has been hidden for long enough."""
         due = self._loop.time() + _DUE_SECONDS
         while self._hidden and self._hidden[0][0] <= due:
-            _, _, generation, message = heapq.heappop(self._hidden)
+            _, generation, message = heapq.heappop(self._hidden)
             if generation == message.hidden_generation and not message.is_deleted:
                 self._show(message)
 
@@ -471,9 +466,7 @@ class Queue:
     def _hide(self, message: _Message, seconds: float) -> None:
         self._generation += 1
         message.hidden_generation = self._generation
-        heapq.heappush(
-            self._hidden, (self._loop.time() + seconds, self._generation, self._generation, message)
-        )
+        heapq.heappush(self._hidden, (self._loop.time() + seconds, self._generation, message))
 
     def _show(self, message: _Message) -> None:
         if message.receive_count > 0:
@@ -537,8 +530,8 @@ class Queue:
             self._timer.cancel()
         self._timer = self._loop.call_at(due_seconds, self._on_timer)
 
-    def _is_stale(self, hidden: tuple[float, int, int, _Message]) -> bool:
-        _, _, generation, message = hidden
+    def _is_stale(self, hidden: tuple[float, int, _Message]) -> bool:
+        _, generation, message = hidden
         return message.is_deleted or generation != message.hidden_generation
 
     def _on_timer(self) -> None:

@@ -39,6 +39,7 @@ from penstock.vocabulary import (
 
 SCHEMA = 2  # of the JSON
 _NEAR = 1.1  # knobs within this ratio count as alike
+_RHYTHMIC_CHANGE_COUNT_MIN = 3  # changes of a place with a rhythm: its turns, and not news
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,6 +225,13 @@ class PlaceFindings:
     def ordinary_advice(self) -> list[Advice]:
         """For the question that states nothing but the size."""
         return [advice for advice in self.advice if advice.recommendation.demand == Demand()]
+
+    @property
+    def news(self) -> list[ChangeFinding]:
+        """Changes that are certain, oldest first; none where a rhythm explains them."""
+        certain = [change for change in self.changes if change.is_certain]
+        is_rhythmic = any(rhythm.is_significant for rhythm in self.rhythms)
+        return [] if is_rhythmic and len(certain) >= _RHYTHMIC_CHANGE_COUNT_MIN else certain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,6 @@ from penstock.report.findings import Advice, ClientGain, PlaceFindings, PlaceVer
 from penstock.report.material import Copy
 from penstock.report.remarks import HELPS_FROM, cost_words, likeliest_failure
 from penstock.report.rhythm import rhythm_sentence
-from penstock.report.verdicts import RHYTHMIC_CHANGE_COUNT_MIN
 from penstock.report.wording import age_words, capital, date_words, gain_span, interval, percent, place_words
 from penstock.units import counted, format_bytes, format_seconds, label, number
 from penstock.vocabulary import Basis, Estimate
@@ -94,9 +93,7 @@ def _first_screen(section: int, place: PlaceFindings, verdict: PlaceVerdict, rep
 def _told(place: PlaceFindings) -> list[str]:
     """What happened here, a sentence each: the rhythm, and what is newest of the rest, as much as a screen bears."""
     rhythmic = [rhythm_sentence(rhythm) for rhythm in place.rhythms if rhythm.is_significant]
-    certain = [change for change in place.changes if change.is_certain]
-    is_told = not (rhythmic and len(certain) >= RHYTHMIC_CHANGE_COUNT_MIN)
-    changes = [change_sentence(change, place.value_metric) for change in reversed(certain)] if is_told else []
+    changes = [change_sentence(change, place.value_metric) for change in reversed(place.news)]
     failures = []
     if place.inconclusives and not place.observation_count:
         failures = [f"Probes could not measure, {likeliest_failure(place)}."]

@@ -339,7 +339,24 @@ class _Studied:
 
     @cached_property
     def _records(self) -> tuple[SettingRecord, ...]:
-        return _records(self._measured)
+        """By size and knobs."""
+        groups: dict[tuple[Context, Any], list[Measured]] = defaultdict(list)
+        for one in self._measured:
+            groups[(one.context, one.setting)].append(one)
+        records = (
+            SettingRecord(
+                context=context,
+                setting=setting,
+                count=len(group),
+                value_median=median(m.value for m in group),
+                fitted=group[0].fitted,
+                trouble_count=sum(m.throttled_count + m.failed_count > 0 for m in group),
+            )
+            for (context, setting), group in groups.items()
+        )
+        return tuple(
+            sorted(records, key=lambda r: (r.context.payload_size_bytes, *setting_values(r.setting).values()))
+        )
 
     @cached_property
     def _histories(self) -> tuple[History, ...]:
@@ -499,27 +516,6 @@ def _promised(
 def _coverage(pairs: Iterable[tuple[float, Estimate | None]]) -> Coverage:
     judged = [estimate.low <= value <= estimate.high for value, estimate in pairs if estimate is not None]
     return Coverage(within_count=sum(judged), count=len(judged))
-
-
-def _records(measured: Sequence[Measured]) -> tuple[SettingRecord, ...]:
-    groups: dict[tuple[Context, Any], list[Measured]] = defaultdict(list)
-    for one in measured:
-        groups[(one.context, one.setting)].append(one)
-    records = [
-        SettingRecord(
-            context=context,
-            setting=setting,
-            count=len(group),
-            value_median=median(m.value for m in group),
-            fitted=group[0].fitted,
-            trouble_count=sum(m.throttled_count + m.failed_count > 0 for m in group),
-        )
-        for (context, setting), group in groups.items()
-    ]
-    by_size_and_knobs = sorted(
-        records, key=lambda r: (r.context.payload_size_bytes, *setting_values(r.setting).values())
-    )
-    return tuple(by_size_and_knobs)
 
 
 def _knob_values(records: Sequence[SettingRecord], advice: Advice, name: str) -> list[Any]:

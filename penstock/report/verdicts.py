@@ -17,7 +17,6 @@ from penstock.report.wording import percent
 from penstock.units import counted
 from penstock.vocabulary import Basis, Recommendation, setting_values
 
-RHYTHMIC_CHANGE_COUNT_MIN = 3  # changes of a place with a rhythm: its turns, and not news
 _HOUR = timedelta(hours=1)  # expenses are booked by the hour
 # A fit that an older penstock left.
 UNREADABLE = (KeyError, IndexError, TypeError, ValueError, ArithmeticError)
@@ -37,10 +36,7 @@ def verdict_on(
     """
     gains = _client_gains(material, findings, advice)
     rhythm = next((r for r in findings.rhythms if r.is_significant), None)
-    # Of several changes the newest that is certain; none where a rhythm explains them.
-    certain = [change for change in findings.changes if change.is_certain]
-    is_rhythmic = rhythm is not None and len(certain) >= RHYTHMIC_CHANGE_COUNT_MIN
-    newest = certain[-1] if certain and not is_rhythmic else None
+    newest = findings.news[-1] if findings.news else None
     unmeasured_count = 0 if findings.observation_count else len(findings.inconclusives)
     expenses = [e for e in material.expenses if e.operation == findings.place.operation]
     hours = [e.hour_at for e in expenses]

@@ -33,19 +33,18 @@ from types import FrameType
 from typing import NoReturn
 
 from penstock.client.targets import launch
+from penstock.client.targets.advised import SINGLE_PUT_BYTES_MAX
 from penstock.client.targets.table import TARGETS
 from penstock.client.targets.target import translate
+from penstock.models.s3.parts import PART_COUNT_MAX, PART_SIZE_BYTES_MIN, READ_WHOLE_BYTES_MAX
 from penstock.probes.outside import RequestError
 from penstock.processes.interruption import held_off
 from penstock.tuning.remains import Remains, remove, write_note
 from penstock.tuning.streams import steady_rate_per_second
 from penstock.units import MiB
 
-_SMALL_BYTES = 5 * MiB  # up to here S3 takes no parts
-_SMALL_READ_BYTES = MiB  # up to here no range of it is worth a request
 _PUTTING_THREAD_COUNT = 8  # what is only to be read back
 _PUTTING_PART_BYTES = 16 * MiB
-_PART_COUNT_MAX = 10_000
 # Services admit some at once before they count, and who was refused waits half a second and more: fewer objects
 # would show that, and no limit.
 _SMALL_OBJECTS_MIN = 300
@@ -54,7 +53,6 @@ _SMALL_OBJECTS_MANY = 8192  # from here on only so many more as give each thread
 _SMALL_OBJECTS_PER_MANY_THREADS = 32
 _SMALL_OBJECTS_BYTES_MAX = 512 * MiB  # together, beyond the least
 _SMALL_OBJECTS_PER_THREAD_MIN = 4
-_SINGLE_PUT_BYTES_MAX = 5 * 1024 * MiB
 _PREFIX = "penstock-tune/"
 _ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _REMOVAL_PAUSES_SECONDS = (0.5, 2.0)  # between tries, after a run that worked
@@ -97,7 +95,7 @@ class Transfer:
             **asdict(self.target),
             prefix=self.prefix,
             file_names=tuple(sorted(file.name for file in self.folder.iterdir())),
-            is_in_parts=self.file_size_bytes > _SMALL_BYTES,
+            is_in_parts=self.file_size_bytes > PART_SIZE_BYTES_MIN,
         )
 
 
@@ -184,7 +182,7 @@ def _told(command: Sequence[str], transfer: Transfer) -> launch.Launch:
         "setting": {"thread_count": threads, "range_size_bytes" if is_reading else "part_size_bytes": size},
         "derived": {
             "connection_pool_count": threads + 1,
-            "multipart_threshold_bytes": min(size + 1, _SINGLE_PUT_BYTES_MAX),
+            "multipart_threshold_bytes": min(size + 1, SINGLE_PUT_BYTES_MAX),
         },
         "demand": {"object_count": transfer.file_count},
     }
@@ -270,7 +268,7 @@ def carry_out(
     """
     size, threads = proposal["object_size_bytes"], proposal["thread_count"]
     reads = "range_size_bytes" in proposal
-    small = _SMALL_READ_BYTES if reads else _SMALL_BYTES
+    small = READ_WHOLE_BYTES_MAX if reads else PART_SIZE_BYTES_MIN
     count = 1 if size > small else small_object_count(size, threads)
     unique = str(uuid.uuid4())
     with _folder_of_files(size, count) as folder:
@@ -280,7 +278,7 @@ def carry_out(
             prefix=f"{_PREFIX}{unique}/",
             thread_count=_PUTTING_THREAD_COUNT if reads else threads,
             request_size_bytes=(
-                max(_PUTTING_PART_BYTES, ceil(size / _PART_COUNT_MAX))
+                max(_PUTTING_PART_BYTES, ceil(size / PART_COUNT_MAX))
                 if reads
                 else proposal["part_size_bytes"]
             ),

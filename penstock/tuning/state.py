@@ -99,16 +99,20 @@ class _Written(_Run, frozen=True, kw_only=True):
 
 
 def default_path(subject: Subject, environment: Mapping[str, str]) -> Path:
-    """In the user's state directory, as the XDG base directory specification has it. Raises TuningStateError."""
+    """In the user's state directory. Raises TuningStateError."""
     try:
         working_directory = os.getcwd()  # noqa: PTH109  # it may hold any bytes, and need not be there any more
     except OSError as trouble:
         raise TuningStateError(
             f"the working directory is gone ({trouble.strerror}): go to another one, or name a file with --state"
         ) from trouble
+    return users_directory(environment) / subject.file_name(working_directory)
+
+
+def users_directory(environment: Mapping[str, str]) -> Path:
+    """Of what penstock keeps for this user, as the XDG base directory specification has it."""
     base = environment.get("XDG_STATE_HOME", "")
-    directory = Path(base) if base.startswith("/") else Path("~/.local/state").expanduser()
-    return directory / "penstock" / subject.file_name(working_directory)
+    return (Path(base) if base.startswith("/") else Path("~/.local/state").expanduser()) / "penstock"
 
 
 class StateFile:

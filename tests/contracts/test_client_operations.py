@@ -19,12 +19,6 @@ from penstock.operations.table import OPERATIONS
 from penstock.vocabulary import Context, Objective, Place, Regime, knobs, setting_values
 
 
-@pytest.fixture(params=sorted(OPERATIONS))
-def row(request: pytest.FixtureRequest) -> Operation[Any, Any]:
-    """One row of the daemon's table."""
-    return OPERATIONS[request.param]
-
-
 def test_both_tables_have_the_same_operations() -> None:
     """What a daemon measures, an application can be sure of; what no daemon measures is promised to nobody."""
     assert ADVISED_FIELDS.keys() == OPERATIONS.keys()

@@ -46,12 +46,6 @@ WORLD = worlds.NEAR
 pytestmark = pytest.mark.timeout(1800)  # hours of the daemon's life, on a machine that may be busy
 
 
-@pytest.fixture(params=NAMES)
-def row(request: pytest.FixtureRequest) -> Operation[Any, Any]:
-    """One row."""
-    return OPERATIONS[request.param]
-
-
 def context_of(row: Operation[Any, Any], size: int | None = None) -> Context:
     """A place in the lab."""
     place = Place(operation=row.model.operation, region="lab-1", instance_type="lab")

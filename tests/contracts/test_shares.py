@@ -4,20 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from penstock.api.leases import Appetite, divide
 from penstock.operations.operation import Operation
-from penstock.operations.table import OPERATIONS
 from penstock.vocabulary import Context, Demand, Place, knobs, setting_values
 
 PLACE = Place(operation="", region="eu-west-1", instance_type="m7i.large")
-
-
-@pytest.fixture(params=OPERATIONS)
-def row(request: pytest.FixtureRequest) -> Operation[Any, Any]:
-    """Each row of the table."""
-    return OPERATIONS[request.param]
 
 
 def test_a_share_of_a_legal_setting_is_legal(row: Operation[Any, Any]) -> None:

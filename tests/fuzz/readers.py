@@ -299,13 +299,14 @@ class DatabaseReader:
             with contextlib.suppress(sqlite3.DatabaseError, UnicodeDecodeError):
                 _bend_rows(mutator, self._path)
         is_read_only = mutator.happens(0.5)
-        with contextlib.suppress(StoreError), self._opened(is_read_only=is_read_only) as store:
+        opened = Store.open_read_only if is_read_only else Store
+        with (
+            contextlib.suppress(StoreError),
+            contextlib.closing(opened(self._path, setting_types())) as store,
+        ):
             _read_all(store)
             if not is_read_only:
                 store.add_observations([an_observation()])
-
-    def _opened(self, *, is_read_only: bool) -> contextlib.AbstractContextManager[Store]:
-        return contextlib.closing(Store(self._path, setting_types(), is_read_only=is_read_only))
 
 
 def _a_database(path: Path) -> bytes:

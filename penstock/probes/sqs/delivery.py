@@ -29,14 +29,13 @@ from penstock.probes.probe import NO_TIME, Journal, inconclusive
 from penstock.probes.sqs.cold import cold_delivery_seconds
 from penstock.probes.sqs.drive import drive, thread_count
 from penstock.probes.sqs.idle import idle_seconds
-from penstock.probes.sqs.own_queue import OwnQueue
+from penstock.probes.sqs.own_queue import OwnQueue, attributes_of
 from penstock.probes.sqs.run import HopelessError, Patience, Purse, Run, RunQueue, Stopwatch
 from penstock.probes.sqs.tally import Tally, histograms
 from penstock.units import format_bytes
 from penstock.vocabulary import Cost, Observation, Outcome, ProbePlan
 
 VISIBILITY_TIMEOUT_SECONDS = 30  # SQS's default, which applications mostly keep
-RETENTION_SECONDS = 3600  # what a killed probe left in the queue is gone after an hour in any case
 REQUEST_COUNT_MIN = 11  # to make the queue under a second name, to move one message, and to remove it
 GROUP_COUNT = 4096  # of a FIFO queue: more than are ever in flight; what fewer cost is known from theory
 CLOSE_SECONDS_MAX = 10.0  # for removing the queue: whoever stops or reloads the daemon waits for it
@@ -64,7 +63,7 @@ class SqsDeliveryProbe:
             journal,
             queue_name,
             suffix=self._class.name_suffix,
-            attributes={**_attributes(visibility_timeout_seconds), **self._class.attributes},
+            attributes={**attributes_of(visibility_timeout_seconds), **self._class.attributes},
         )
         self._loop_tick_seconds = loop_tick_seconds
         self._ended_seconds = -math.inf  # of the last run: its connections are open for a while
@@ -175,13 +174,6 @@ def _why_nothing(run: Run, tally: Tally) -> str:
     if not tally.sent.accepted_count and run.stopwatch.elapsed_seconds() < run.seconds_max:
         return _too_little(run.plan.cost_max)
     return "no message went all the way in time: allow more time, or more receivers and deleters"
-
-
-def _attributes(visibility_timeout_seconds: int) -> dict[str, str]:
-    return {
-        "VisibilityTimeout": str(visibility_timeout_seconds),
-        "MessageRetentionPeriod": str(RETENTION_SECONDS),
-    }
 
 
 def _too_little(cost_max: Cost) -> str:

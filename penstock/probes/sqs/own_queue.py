@@ -14,7 +14,15 @@ from penstock.probes.outside import Failed, MessageQueues, Missing, Refused, Req
 from penstock.probes.probe import Journal, Leftover, LeftoverKind
 from penstock.vocabulary import Cost, Tariff
 
+RETENTION_SECONDS = 3600  # what a killed probe left in its queue is gone after an hour in any case
 _KEPT_FOR = "MessageRetentionPeriod"
+
+
+def attributes_of(
+    visibility_timeout_seconds: int, retention_seconds: int = RETENTION_SECONDS
+) -> dict[str, str]:
+    """As SQS spells them."""
+    return {"VisibilityTimeout": str(visibility_timeout_seconds), _KEPT_FOR: str(retention_seconds)}
 
 
 @dataclass(eq=False)

@@ -42,7 +42,7 @@ from penstock.probes.sqs.application import (
     Tally,
 )
 from penstock.probes.sqs.conduct import BLAST, RATE_CONTROLLED, Conduct
-from penstock.probes.sqs.own_queue import OwnQueue
+from penstock.probes.sqs.own_queue import RETENTION_SECONDS, OwnQueue, attributes_of
 from penstock.probes.sqs.round_trips import REQUEST_COUNT_MAX, RoundTrips
 from penstock.vocabulary import Context, Cost, Observation, Outcome, Place, ProbePlan, Reason
 
@@ -50,7 +50,6 @@ OPERATION = "sqs_application"
 JOURNALLED_AS = "sqs_delivery"  # the operation whose client reaches what is left
 SERVICE_CLASS = "standard"  # of its queues
 QUEUE_PREFIX = "penstock-measure"
-RETENTION_SECONDS = 3600  # what a killed run left in its queue is gone after an hour in any case
 RESCUE_AFTER_TIMEOUTS = 2.0
 QUEUE_PREFIX_LENGTH_MAX = 50  # of the 80 that a name may have
 CLEANING_SECONDS_MAX = 30.0
@@ -316,10 +315,8 @@ class QueueApplicationProbe:
         """A queue for one run, journalled and removed whatever happens. Raises RequestError."""
         # A name cannot be used again for a minute, so each has a part of its own.
         name = f"{self.queue_prefix}-{plan.setting.label}-{uuid.uuid4().hex[:8]}"
-        attributes = {
-            "VisibilityTimeout": str(plan.setting.visibility_timeout_seconds),
-            "MessageRetentionPeriod": str(max(RETENTION_SECONDS, round(plan.cost_max.duration_seconds))),
-        }
+        kept_seconds = max(RETENTION_SECONDS, round(plan.cost_max.duration_seconds))
+        attributes = attributes_of(plan.setting.visibility_timeout_seconds, kept_seconds)
         queue = OwnQueue(self.queues, self.journal, name, suffix="", attributes=attributes)
         try:
             yield await queue.make(plan.context.place.region)

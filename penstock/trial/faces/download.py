@@ -1,4 +1,4 @@
-"""Knows how a download's advice is proved in the demo, and what is the best in the lab."""
+"""Knows how a download's advice is proved in the demo."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.client import boto3 as advised_boto3
 from penstock.client.advice import Advice
-from penstock.lab.optimum import download_optimum, download_throughput_bytes_per_second
+from penstock.lab.optimum import download_optimum
 from penstock.lab.worlds import DEMO
 from penstock.operations.s3.download import DOWNLOAD
 from penstock.trial.faces.face import BUCKET, Stage
@@ -69,12 +69,4 @@ def _download(file: Path, client: Any, config: Any) -> float:
     return rate
 
 
-FACE = transfer_face(
-    DOWNLOAD,
-    OBJECT_SIZE_BYTES,
-    duration_seconds_max=6,
-    reads=True,
-    prove=_prove,
-    reached=download_throughput_bytes_per_second,
-    optimum=download_optimum,
-)
+FACE = transfer_face(DOWNLOAD, OBJECT_SIZE_BYTES, duration_seconds_max=6, prove=_prove)

@@ -1,4 +1,4 @@
-"""Knows what the demo and the scenarios have to know of an operation: its face in the lab."""
+"""Knows what the demo has to know of an operation: its face in the lab."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Protocol
 
 from penstock.client.advice import Advice
 from penstock.client.demand import Demand
-from penstock.lab.link import LinkTruth
 from penstock.operations.operation import Operation
 from penstock.trial.stage import CREDENTIALS
 
@@ -99,9 +98,7 @@ class Face:
     section: Mapping[str, Any]  # of the demo's configuration, as TOML and JSON both write it
     payload_size_bytes: int
     demand: Demand
-    reads: bool = False  # its bytes come by the link of reads
     prove: Callable[[Stage, Advice, int], Proof]  # with the number of probes that the advice rests on
-    fraction_of_best: Callable[[LinkTruth, int, Any], float] | None = None  # of a setting, on a calm link
 
 
 def times(ratio: float) -> str:

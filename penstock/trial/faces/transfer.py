@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from penstock.client.advice import Advice
-from penstock.lab.link import LinkTruth
-from penstock.lab.optimum import Optimum, calm
+from penstock.lab.optimum import Optimum
 from penstock.operations.operation import Operation
 from penstock.trial.faces.face import BUCKET, Face, Shown, Stage, Told, times
 from penstock.units import counted, format_bytes, format_rate
-from penstock.vocabulary import setting_values
 
 ROUND_COUNT = 2
 
@@ -134,20 +132,9 @@ def transfer_face(
     object_size_bytes: int,
     *,
     duration_seconds_max: int,
-    reads: bool = False,
     prove: Callable[[Stage, Advice, int], TransferProof],
-    reached: Callable[..., float],
-    optimum: Callable[[LinkTruth, int], Optimum],
 ) -> Face:
-    """The face of an operation that moves objects of one size, probed as often as it may be.
-
-    `reached` is what a setting reaches on a link, in bytes a second, and `optimum` is the best there.
-    """
-
-    def fraction_of_best(truth: LinkTruth, size_bytes: int, setting: Any) -> float:
-        rate = reached(calm(truth), size_bytes, **setting_values(setting))
-        return rate / optimum(truth, size_bytes).throughput_bytes_per_second
-
+    """The face of an operation that moves objects of one size, probed as often as it may be."""
     return Face(
         row=row,
         section={
@@ -160,8 +147,6 @@ def transfer_face(
             "thread_count_max": 128,
         },
         payload_size_bytes=object_size_bytes,
-        reads=reads,
         demand={},
         prove=prove,
-        fraction_of_best=fraction_of_best,
     )

@@ -1,4 +1,4 @@
-"""Knows how an upload's advice is proved in the demo, and what is the best in the lab."""
+"""Knows how an upload's advice is proved in the demo."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from penstock.client import boto3 as advised_boto3
 from penstock.client.advice import Advice
-from penstock.lab.optimum import upload_optimum, upload_throughput_bytes_per_second
+from penstock.lab.optimum import upload_optimum
 from penstock.lab.worlds import DEMO
 from penstock.operations.s3.upload import UPLOAD
 from penstock.trial.faces.face import BUCKET, Stage
@@ -47,11 +47,4 @@ def _upload(file: Path, client: Any, config: Any) -> float:
     return rate
 
 
-FACE = transfer_face(
-    UPLOAD,
-    OBJECT_SIZE_BYTES,
-    duration_seconds_max=5,
-    prove=_prove,
-    reached=upload_throughput_bytes_per_second,
-    optimum=upload_optimum,
-)
+FACE = transfer_face(UPLOAD, OBJECT_SIZE_BYTES, duration_seconds_max=5, prove=_prove)

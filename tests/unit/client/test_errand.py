@@ -35,7 +35,7 @@ def test_a_client_that_is_given_is_used_as_it_is() -> None:
     client = SESSION.client("s3", endpoint_url="http://127.0.0.1:1")
     errand = an_errand(client)
     assert errand.given is client
-    assert errand.options(botocore.config.Config, 64, [a_batch("ceph")]) is None
+    assert errand.options(botocore.config.Config, [a_batch("ceph")]) is None
     with pytest.raises(TypeError, match="a client was given"):
         an_errand(client, {"endpoint_url": "http://127.0.0.1:2"})
     client.close()
@@ -46,7 +46,9 @@ def test_a_session_makes_its_client_as_the_caller_says(config: type[Any]) -> Non
     """All that is his is kept but the pool, which is for the threads."""
     own = config(connect_timeout=7, max_pool_connections=3, request_checksum_calculation="when_supported")
     errand = an_errand(SESSION, {"endpoint_url": "http://127.0.0.1:1", "verify": False, "config": own})
-    options = errand.options(config, 64, [a_batch("ceph")])
+    few, many = a_batch("ceph"), a_batch("ceph")
+    few.thread_count, many.thread_count = 8, 64
+    options = errand.options(config, [few, many])
     assert options is not None
     made = options.pop("config")
     assert options == {"endpoint_url": "http://127.0.0.1:1", "verify": False}
@@ -63,6 +65,6 @@ def test_a_store_that_refuses_checksums_is_sent_none(
 ) -> None:
     """By the client of a session, as by one that is made with the advised configuration."""
     monkeypatch.delenv("AWS_REQUEST_CHECKSUM_CALCULATION", raising=False)
-    options = an_errand(SESSION).options(config, 8, [a_batch(store)])
+    options = an_errand(SESSION).options(config, [a_batch(store)])
     assert options is not None
     assert options["config"].request_checksum_calculation == told

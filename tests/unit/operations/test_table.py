@@ -41,7 +41,7 @@ CONFIGURATION = config.Configuration(
 
 def pool(configuration: config.Configuration, service: Service) -> int:
     """How many connections the client of a service may open."""
-    return AwsOutside(configuration)._access(service, "r", "").connection_count_max
+    return AwsOutside(configuration)._access(service, "r").connection_count_max
 
 
 @pytest.fixture

@@ -62,7 +62,8 @@ MEASURED_SECONDS = 6.0  # of sending, in one measurement: what has not built up 
 REQUESTS_PER_MESSAGE_BATCH = 3  # one send, one receive, one delete
 
 # Of the physics.
-_FILLED_MIN = 0.35  # of a batch, however many receivers wait for it (simulated: .34 with 32 where 16 would do)
+# Of a batch, however many receivers wait for it (simulated: .34 with 32 where 16 would do).
+_FILLED_MIN = 0.35
 # Of a window that holds senders back, over a measurement that begins with it empty (simulated).
 _WINDOW_FILLED = 0.96
 _ON_THE_WAY_SECONDS_MIN = 1e-4

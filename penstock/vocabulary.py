@@ -42,20 +42,12 @@ class Context:
         return self.place.operation
 
 
-class Scale(StrEnum):
-    """How a knob is searched: by differences, or by ratios."""
-
-    LINEAR = "linear"
-    LOG = "log"
-
-
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """The bounds of one field of a setting, both ends included, written once."""
+    """The bounds of one field of a setting, both ends included, written once. All are searched by ratios."""
 
     low: float
     high: float
-    scale: Scale = Scale.LOG
     is_divided: bool = False  # the host's total, which those who work at a time divide
 
 
@@ -63,12 +55,11 @@ def knob(
     low: float,
     high: float,
     *,
-    scale: Scale = Scale.LOG,
     default: float | None = None,
     is_divided: bool = False,
 ) -> Any:
     """Declare a field of a setting with its bounds. Returns Any because `dataclasses.field` does."""
-    metadata = {"knob": Knob(low, high, scale, is_divided)}
+    metadata = {"knob": Knob(low, high, is_divided)}
     if default is None:
         return field(metadata=metadata)
     return field(default=default, metadata=metadata)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.models.model import Appraisal
-from penstock.vocabulary import Demand, Objective, Scale, knobs
+from penstock.vocabulary import Demand, Objective, knobs
 
 Array = NDArray[np.float64]
 
@@ -115,12 +115,10 @@ def is_within(settings: Sequence[Any], appraisal: Appraisal, demand: Demand) -> 
 
 
 def coordinates(setting_type: type[Any], settings: Sequence[Any]) -> Array:
-    """Settings as points: octaves for knobs that are searched by ratios (0 counts as a half), plain numbers else."""
-    columns = []
-    for name, knob in knobs(setting_type).items():
-        values = np.array([getattr(s, name) for s in settings], dtype=np.float64)
-        columns.append(np.log2(np.maximum(values, 0.5)) if knob.scale is Scale.LOG else values)
-    return np.stack(columns, axis=1)
+    """Settings as points, in octaves of each knob; 0 counts as a half."""
+    names = list(knobs(setting_type))
+    values = np.array([[getattr(setting, name) for name in names] for setting in settings], dtype=np.float64)
+    return np.asarray(np.log2(np.maximum(values.reshape(-1, len(names)), 0.5)), dtype=np.float64)
 
 
 def thread_counts(setting_type: type[Any], settings: Sequence[Any]) -> Array:

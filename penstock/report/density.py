@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 from penstock.models.inference.histogram import CLASSES_PER_OCTAVE, class_of
 from penstock.report.tally import HOUR_SECONDS, Tally
-from penstock.vocabulary import Scale
 
 COLUMN_COUNT = 48
-_CLASSES_PER_COLUMN = 4  # of a knob on a scale of ratios: four columns to the octave
+_CLASSES_PER_COLUMN = 4  # of a knob: four columns to the octave
 _HALF = 2.0 ** (_CLASSES_PER_COLUMN / CLASSES_PER_OCTAVE / 2)  # of a column: powers of two lie in the middle
 _CLASSES_PER_ROW = 2
 _CLASSES_PER_RATIO_ROW = 4
@@ -41,32 +40,24 @@ class Density:
         return self.y[-1]
 
 
-def over_knob(tally: Tally, payload_size_bytes: int, knob: str, scale: Scale) -> Density | None:
+def over_knob(tally: Tally, payload_size_bytes: int, knob: str) -> Density | None:
     """What was measured of one size, over a knob; None of nothing."""
     levels = [
         (float(getattr(setting, knob)), histogram)
         for (size, setting), histogram in tally.levels.items()
-        if size == payload_size_bytes and (scale is Scale.LINEAR or getattr(setting, knob) > 0)
+        if size == payload_size_bytes and getattr(setting, knob) > 0
     ]
     if not levels:
         return None
-    high = max(value for value, _ in levels)
-    width = high / COLUMN_COUNT or 1.0
-
-    def column(value: float) -> int:
-        return int(value / width) if scale is Scale.LINEAR else class_of(value * _HALF) // _CLASSES_PER_COLUMN
-
-    def edge(number: int) -> float:
-        return number * width if scale is Scale.LINEAR else _ends(number * _CLASSES_PER_COLUMN) / _HALF
-
     fields: Counter[tuple[int, int]] = Counter()
     for value, histogram in levels:
         for number, count in enumerate(histogram.counts, start=histogram.first):
             if count:
-                fields[column(value), number // _CLASSES_PER_ROW] += count
+                column = class_of(value * _HALF) // _CLASSES_PER_COLUMN
+                fields[column, number // _CLASSES_PER_ROW] += count
     columns, rows = _span(x for x, _ in fields), _span(y for _, y in fields)
     return Density(
-        x=tuple(edge(n) for n in (*columns, columns.stop)),
+        x=tuple(_ends(n * _CLASSES_PER_COLUMN) / _HALF for n in (*columns, columns.stop)),
         y=tuple(_ends(n * _CLASSES_PER_ROW) for n in (*rows, rows.stop)),
         counts=tuple(tuple(fields[x, y] for x in columns) for y in rows),
     )

@@ -31,7 +31,7 @@ from penstock.report.remarks import cost_words
 from penstock.report.retries import Retries, retries_sentence
 from penstock.report.wording import date_words, interval, knob_value, percent, setting_words, span
 from penstock.units import counted, format_bytes, label, number, quantity
-from penstock.vocabulary import Cost, Estimate, Knob, Origin, Scale, Setting, knobs
+from penstock.vocabulary import Cost, Estimate, Origin, Setting, knobs
 
 _CLIENT_COUNT_MAX = 5  # that have a colour of their own
 _TABLE_ROW_COUNT_MAX = 12
@@ -77,7 +77,7 @@ def _curve_figure(place: PlaceFindings, curve: Curve) -> Figure:
     measured = [m for m in place.measured if m.context == curve.context]
     metric, size = place.value_metric, format_bytes(curve.context.payload_size_bytes)
     density = curve.density if curve.density and curve.density.count > len(measured) else None
-    x = _knob_axis(curve, knobs(advised)[curve.knob], density)
+    x = _knob_axis(curve, density)
     heights = [*_heights(curve, measured), *([density.y_within(_SEEN_FRACTION)] if density else [])]
     y = chart.linear_axis(label(metric), heights, name=metric)
     if density:  # which holds those as well that do not belong on the curve
@@ -120,12 +120,10 @@ def _curve_figure(place: PlaceFindings, curve: Curve) -> Figure:
     )
 
 
-def _knob_axis(curve: Curve, knob: Knob, density: Density | None) -> chart.Axis:
+def _knob_axis(curve: Curve, density: Density | None) -> chart.Axis:
     ends = [*curve.knob_values, curve.advised, curve.default]
     ends += [density.x[0], density.x[-1]] if density else []
-    if knob.scale is Scale.LOG:
-        return chart.log_axis(label(curve.knob), ends, is_binary=True, name=curve.knob)
-    return chart.linear_axis(label(curve.knob), ends, name=curve.knob)
+    return chart.log_axis(label(curve.knob), ends, is_binary=True, name=curve.knob)
 
 
 def _curve_points(

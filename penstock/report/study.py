@@ -54,7 +54,6 @@ from penstock.vocabulary import (
     Origin,
     Place,
     Recommendation,
-    Scale,
     knobs,
     setting_values,
 )
@@ -414,7 +413,7 @@ class _Studied:
             expected=tuple(found[value] for value in values),
             advised=float(getattr(setting, name)),
             default=float(getattr(advice.default_setting, name)),
-            density=over_knob(self._tally, context.payload_size_bytes, name, knobs(setting)[name].scale),
+            density=over_knob(self._tally, context.payload_size_bytes, name),
         )
 
     def _surface(self) -> Surface | None:
@@ -526,11 +525,7 @@ def _knob_values(records: Sequence[SettingRecord], advice: Advice, name: str) ->
     known = [*tried, float(getattr(setting, name)), float(getattr(advice.default_setting, name))]
     low = max(bounds.low, min(known) / 2)
     high = max(min(bounds.high, 2 * max(known)), low)
-    shares = [n / (CURVE_POINT_COUNT - 1) for n in range(CURVE_POINT_COUNT)]
-    if bounds.scale is Scale.LOG:
-        values = [low * (high / low) ** share for share in shares]
-    else:
-        values = [low + (high - low) * share for share in shares]
+    values = [low * (high / low) ** (n / (CURVE_POINT_COUNT - 1)) for n in range(CURVE_POINT_COUNT)]
     kind = type(getattr(setting, name))
     return sorted({kind(round(v)) if kind is int else v for v in values} | {getattr(setting, name)})
 

@@ -32,7 +32,6 @@ from penstock.vocabulary import (
     Objective,
     Observation,
     Place,
-    Scale,
     knobs,
 )
 from tests.scenario import START_AT, Scenario, Week, play
@@ -57,7 +56,7 @@ def a_setting(row: Operation[Any, Any], fractions: list[float]) -> Any:
     values = {}
     types = {field.name: field.type for field in dataclasses.fields(row.setting_type)}
     for fraction, (name, knob) in zip(fractions, knobs(row.setting_type).items(), strict=False):
-        if knob.scale is Scale.LOG and knob.low > 0:
+        if knob.low > 0:
             value = knob.low * (knob.high / knob.low) ** fraction
         else:
             value = knob.low + (knob.high - knob.low) * fraction

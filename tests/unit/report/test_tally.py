@@ -15,7 +15,7 @@ from penstock.models.s3.upload import S3UploadSetting
 from penstock.report.density import over_knob, over_time
 from penstock.report.tally import beats, middles, tally_of
 from penstock.units import MiB
-from penstock.vocabulary import Observation, Scale
+from penstock.vocabulary import Observation
 from tests.factories import CONTEXT, NOON, an_observation
 from tests.unit.report.materials import UPLOAD
 
@@ -73,7 +73,7 @@ def test_every_measurement_is_in_the_fields() -> None:
     """In the column of its knob and the row of its value; over time within a factor of what is expected."""
     seen = many(400)
     tally = tally_of(seen, UPLOAD.measured_value, a_hundred)
-    found = over_knob(tally, CONTEXT.payload_size_bytes, "thread_count", Scale.LOG)
+    found = over_knob(tally, CONTEXT.payload_size_bytes, "thread_count")
     assert found is not None
     assert found.count == 400
     alone = sum(o.setting.thread_count == 1 for o in seen)
@@ -82,7 +82,7 @@ def test_every_measurement_is_in_the_fields() -> None:
     course = over_time(tally)
     assert course is not None
     assert course.count == sum(o.went_well for o in seen)
-    assert over_knob(tally, 1, "thread_count", Scale.LOG) is None
+    assert over_knob(tally, 1, "thread_count") is None
 
 
 def test_an_hour_has_the_middle_of_what_it_measured() -> None:

@@ -82,6 +82,11 @@ def knobs(setting_type: type[Setting] | Setting) -> dict[str, Knob]:
     return {f.name: f.metadata["knob"] for f in dataclasses.fields(setting_type) if "knob" in f.metadata}
 
 
+def divided_knobs(setting: type[Setting] | Setting) -> list[str]:
+    """The names of those that are the host's total, which who works at a time divides."""
+    return [name for name, knob in knobs(setting).items() if knob.is_divided]
+
+
 def setting_values(setting: Setting) -> dict[str, float]:
     """The values of a setting by field name, as JSON and SQLite store them."""
     return {name: getattr(setting, name) for name in knobs(setting)}

@@ -28,7 +28,7 @@ from penstock.api.places import Places
 from penstock.api.wire import Claim, Question
 from penstock.models.sharing import water_fill
 from penstock.optimizer import objective
-from penstock.vocabulary import Basis, Demand, Recommendation, Setting, knobs, setting_values
+from penstock.vocabulary import Basis, Demand, Recommendation, Setting, divided_knobs, setting_values
 
 _ENDLESS_OBJECT_COUNT = 4096  # more objects at a time than any host has threads
 
@@ -225,17 +225,13 @@ def apportion(wanted: Sequence[float]) -> list[int]:
 def scaled(settings: Sequence[Setting], scales: Sequence[float]) -> list[Setting]:
     """The settings with every knob that is divided at this part of itself; 0 stays what it means: no limit."""
     changes: list[dict[str, float]] = [{} for _ in settings]
-    for name in _divided_knobs(settings[0]):
+    for name in divided_knobs(settings[0]):
         wanted = {i: getattr(s, name) * scales[i] for i, s in enumerate(settings) if getattr(s, name)}
         is_whole = all(isinstance(getattr(settings[i], name), int) for i in wanted)
         given = apportion(list(wanted.values())) if is_whole else list(wanted.values())
         for index, value in zip(wanted, given, strict=True):
             changes[index][name] = value
     return [dataclasses.replace(setting, **change) for setting, change in zip(settings, changes, strict=True)]
-
-
-def _divided_knobs(setting: Setting) -> list[str]:
-    return [name for name, knob in knobs(setting).items() if knob.is_divided]
 
 
 def terms_document(lease: Lease, share: Share) -> dict[str, Any]:

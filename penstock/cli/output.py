@@ -21,8 +21,8 @@ import click
 from penstock.units import has_unit, label, quantity
 
 NARROW = 80
-_NARROWEST = 20
-"""Columns of the narrowest terminal that is thought of."""
+"""Columns of the narrowest terminal that tables are made for."""
+_NARROWEST = 20  # columns; sentences fill no fewer
 
 Command: TypeAlias = Callable[..., None]
 

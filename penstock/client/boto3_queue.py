@@ -98,9 +98,8 @@ class QueueConsumer:
         # Unlike an Event it may be touched by a signal handler.
         self._stops: SimpleQueue[None] = SimpleQueue()
         self._complained: set[str] = set()  # of requests, since the last answer to each
-        self._quiet_until: dict[
-            str, float
-        ] = {}  # of requests: those that are throttled are answered in between
+        # Of requests: those that are throttled are answered in between.
+        self._quiet_until: dict[str, float] = {}
 
     @property
     def undeleted_count(self) -> int:

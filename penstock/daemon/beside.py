@@ -17,13 +17,15 @@ from typing import Any
 
 from penstock.operations.operation import Service
 from penstock.operations.table import OPERATIONS
-from penstock.vocabulary import Observation, Setting, knobs
+from penstock.vocabulary import Observation, Setting, divided_knobs, knobs
 
-OVERLAP_FRACTION_MIN = 0.05  # of this one's time: less changes less than transfers differ among themselves
+_OVERLAP_FRACTION_MIN = 0.05  # of this one's time: less changes less than transfers differ among themselves
 
 
 def together(reports: Sequence[Observation[Any]]) -> list[Observation[Any]]:
     """The same reports of one place, each with what the user's others moved beside it."""
+    if not reports or OPERATIONS[reports[0].context.operation].service is not Service.S3:
+        return list(reports)
     by_user: dict[int | None, list[Observation[Any]]] = {}
     for report in reports:
         by_user.setdefault(report.reporter_uid, []).append(report)
@@ -31,18 +33,18 @@ def together(reports: Sequence[Observation[Any]]) -> list[Observation[Any]]:
 
 
 def _with_others(report: Observation[Any], of_user: Iterable[Observation[Any]]) -> Observation[Any]:
-    row = OPERATIONS[report.context.operation]
     beside = [(other, overlap_seconds(report, other)) for other in of_user if other is not report]
     beside = [(other, seconds) for other, seconds in beside if seconds > 0]
     overlap_fraction = sum(seconds for _, seconds in beside) / report.duration_seconds
-    if row.service is not Service.S3 or overlap_fraction < OVERLAP_FRACTION_MIN:
+    if overlap_fraction < _OVERLAP_FRACTION_MIN:
         return report
+    in_use_of = OPERATIONS[report.context.operation].model.in_use
 
     def total(own: int, counts: Iterable[int]) -> int:
         return own + round(sum(n * s / o.duration_seconds for n, (o, s) in zip(counts, beside, strict=True)))
 
-    others, in_use = [other for other, _ in beside], [(row.model.in_use(report), 1.0)]
-    in_use += [(row.model.in_use(o), s / report.duration_seconds) for o, s in beside]
+    others, in_use = [other for other, _ in beside], [(in_use_of(report), 1.0)]
+    in_use += [(in_use_of(o), s / report.duration_seconds) for o, s in beside]
     return replace(
         report,
         setting=_added(report.setting, in_use),
@@ -59,14 +61,10 @@ def overlap_seconds(one: Observation[Any], other: Observation[Any]) -> float:
     return min(one.duration_seconds, later_seconds + other.duration_seconds) - max(0.0, later_seconds)
 
 
-def _added(setting: Setting, in_use: Iterable[tuple[Setting, float]]) -> Setting:
+def _added(setting: Setting, in_use: Sequence[tuple[Setting, float]]) -> Setting:
     """The setting with what all of these had in use together, each for a part of the time."""
-    parts = list(in_use)
-    return replace(
-        setting,
-        **{
-            name: min(round(sum(getattr(one, name) * part for one, part in parts)), int(knob.high))
-            for name, knob in knobs(setting).items()
-            if knob.is_divided
-        },
-    )
+    bounds = knobs(setting)
+    summed = {
+        name: round(sum(getattr(one, name) * part for one, part in in_use)) for name in divided_knobs(setting)
+    }
+    return replace(setting, **{name: min(value, int(bounds[name].high)) for name, value in summed.items()})

@@ -22,7 +22,7 @@ from penstock.daemon.sweeper import Sweeper
 from penstock.daemon.troubles import Trouble
 from penstock.models.sqs.backlog_warning import Alarm
 from penstock.operations.table import OPERATIONS
-from penstock.vocabulary import Context, Cost, Recommendation, knobs, setting_values
+from penstock.vocabulary import Context, Cost, Recommendation, divided_knobs, setting_values
 
 _LABELS = ["operation", "region", "instance_type", "payload_size_bytes"]
 
@@ -146,9 +146,8 @@ def _lease_families(book: LeaseBook) -> list[Metric]:
     for lease in book.leases:
         operation, setting = lease.claim.question.operation, book.share(lease).setting
         counts[operation] += 1
-        for name, knob in knobs(setting).items():
-            if knob.is_divided:
-                sums[operation, name] += getattr(setting, name)
+        for name in divided_knobs(setting):
+            sums[operation, name] += getattr(setting, name)
     held = [([operation], number) for operation, number in counts.items()]
     return [
         _gauge("penstock_leases", "Leases that are held.", ["operation"], held),

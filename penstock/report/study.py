@@ -54,6 +54,7 @@ from penstock.vocabulary import (
     Origin,
     Place,
     Recommendation,
+    divided_knobs,
     knobs,
     setting_values,
 )
@@ -284,7 +285,7 @@ class _Studied:
         context, setting, demand = standing.context, standing.setting, standing.demand
         default, ask = self._model.default_setting(context), self._expectations.of
         # All of it twice: of threads alone that wait at a rate limit or a window, more bring nothing.
-        names = [name for name, knob in knobs(setting).items() if knob.is_divided]
+        names = divided_knobs(setting)
         twice = dataclasses.replace(setting, **{name: 2 * getattr(setting, name) for name in names})
         now, then = ask(context, setting, demand), ask(context, self._model.legal(context, twice), demand)
         return Advice(

@@ -122,7 +122,7 @@ def test_a_daemon_that_is_slow_is_waited_for_once_the_application_works(
             given_up, (waiting, _) = listening.accept()[0], listening.accept()
             with given_up, waiting:
                 waiting.recv(65536)
-                time.sleep(10 * lease_module._CONNECT_SECONDS_MAX)
+                time.sleep(10 * lease_module._CONNECT_SECONDS_MAX)  # longer than the application would wait
                 answer = json.dumps(an_answer(thread_count=7, part_size_bytes=8 * MiB))
                 waiting.sendall(f"HTTP/1.0 200 OK\r\n\r\n{answer}\n".encode())
                 told.waits_for(7)

@@ -114,6 +114,16 @@ class Cost:
             **{f.name: getattr(self, f.name) - getattr(other, f.name) for f in dataclasses.fields(self)}
         )
 
+    def __mul__(self, factor: float) -> Self:
+        """So much of it, in whole bytes and requests."""
+        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return type(self)(
+            **{
+                name: round(factor * value) if isinstance(value, int) else factor * value
+                for name, value in values.items()
+            }
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tariff:

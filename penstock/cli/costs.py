@@ -70,10 +70,10 @@ def print_costs(found: Sequence[Forecast], configuration: Configuration) -> None
 
 def _together(found: Sequence[Forecast], configuration: Configuration) -> dict[str, Any]:
     from penstock.daemon.budget import daily_limit
-    from penstock.daemon.forecast import MONTH_DAYS, shown_cost, times, together
+    from penstock.daemon.forecast import MONTH_DAYS, shown_cost, together
 
     costs = dict(zip(_MANNERS, together(found, daily_limit(configuration.budget)), strict=True))
     return {
-        period: {manner: shown_cost(times(cost, days)) for manner, cost in costs.items()}
+        period: {manner: shown_cost(cost * days) for manner, cost in costs.items()}
         for period, days in (("day", 1), ("month", MONTH_DAYS))
     }

@@ -68,9 +68,11 @@ class Ledger:
 
     def spent(self, now: datetime, operation: str | None = None) -> Cost:
         """What counts against the limit at this moment: all, or of one operation."""
-        return total(
-            s for s in self.spends if now - DAY - HOUR < s.hour_at and operation in {None, s.operation}
-        )
+        return total(self.counted(now, operation))
+
+    def counted(self, now: datetime, operation: str | None = None) -> Sequence[Spend]:
+        """The rows that count at this moment: all, or of one operation."""
+        return [s for s in self.spends if now < leaves_at(s) and operation in {None, s.operation}]
 
     def ahead(self, now: datetime) -> Sequence[Spend]:
         """What was spent at hours that have not come yet, the latest last."""
@@ -87,7 +89,7 @@ class Ledger:
     def affordable(self, operation: str, now: datetime) -> Cost:
         """What is left for this operation."""
         of_all = left(self.limit, self.spent(now))
-        own_limit = self._own_limit(operation)
+        own_limit = self.own_limit(operation)
         own = left(own_limit, self.spent(now, operation))
         return dataclasses.replace(of_all, usd=min(of_all.usd, own.usd))
 
@@ -124,7 +126,8 @@ class Ledger:
         nearest = sorted(merged.values(), key=lambda row: abs(row.hour_at - now))[:ROW_COUNT_MAX]
         return dataclasses.replace(self, spends=tuple(sorted(nearest, key=lambda row: row.hour_at)))
 
-    def _own_limit(self, operation: str) -> Cost:
+    def own_limit(self, operation: str) -> Cost:
+        """That of all, with the dollars of this operation alone."""
         return dataclasses.replace(self.limit, usd=self.usd_limits.get(operation, self.limit.usd))
 
     def _shortage(self, operation: str, cost: Cost, now: datetime) -> _Shortage | None:
@@ -133,7 +136,7 @@ class Ledger:
             (KEYS, self.limit, self.spent(now)),
             (
                 {"usd": f"probes.{operation}.usd_per_day"},
-                self._own_limit(operation),
+                self.own_limit(operation),
                 self.spent(now, operation),
             ),
         )
@@ -150,7 +153,7 @@ class Ledger:
 
     def _retry_at(self, operation: str, cost: Cost, now: datetime) -> datetime | None:
         """The first moment at which enough rows have aged out."""
-        moments = sorted(s.hour_at + DAY + HOUR for s in self.spends)
+        moments = sorted(map(leaves_at, self.spends))
         fits = (at for at in moments if at > now and self._shortage(operation, cost, at) is None)
         return next(fits, None)
 
@@ -215,6 +218,11 @@ def _short(spent: Cost, cost: Cost, limit: Cost, names: Iterable[str]) -> str | 
 def left(limit: Cost, spent: Cost) -> Cost:
     """What of the limit is not spent, field by field; never less than nothing."""
     return Cost(**{name: max(0, getattr(limit, name) - getattr(spent, name)) for name in KEYS})
+
+
+def leaves_at(spend: Spend) -> datetime:
+    """From when on it counts no more."""
+    return spend.hour_at + DAY + HOUR
 
 
 def hour_of(now: datetime) -> datetime:

@@ -335,7 +335,8 @@ class Conductor:
             raise
         finally:
             self.probed_seconds = self.clock.monotonic_seconds()
-        await self._settle(reserved, costs.used_by(plan, outcome, watch.probe.used), start_seconds)
+        used = costs.used_by(plan, outcome, watch.probe.used)
+        self.standings.note_cost(context, await self._settle(reserved, used, start_seconds))
         avoided = self._avoided[context]
         if isinstance(outcome, Inconclusive):
             avoided.append(outcome.setting)
@@ -349,12 +350,13 @@ class Conductor:
         await self.sweeper.look(was_reached=isinstance(outcome, Observation))
         return outcome
 
-    async def _settle(self, reserved: Spend, used: Cost, start_seconds: float) -> None:
-        """Put the true cost in place of the reserved one, in memory and on the disk."""
+    async def _settle(self, reserved: Spend, used: Cost, start_seconds: float) -> Cost:
+        """Put the true cost in place of the reserved one, in memory and on the disk; what that is."""
         duration_seconds = self.clock.monotonic_seconds() - start_seconds
         cost = dataclasses.replace(used, duration_seconds=duration_seconds)
         self.ledger, correction = self.ledger.settle(reserved, cost, self.clock.now())
         await self.store.run(lambda store: store.correct_spend(correction))
+        return cost
 
     async def _learn(self, place: Place) -> Fit:
         """Fit everything that is known of the place, and put the advice up."""
@@ -576,6 +578,7 @@ class Conductor:
                 return None, None
             if self.standings.has_clock_stepped_back(now):
                 self._tidy_at = now
+            self.standings.ration(self.ledger, now)
             due = self.standings.next_due(now)
             self.next_due_at = due.due_at if due else None
             wait_seconds = (due.due_at - now).total_seconds() if due else HOUSEKEEPING_SECONDS

@@ -7,7 +7,7 @@ have it once nothing is new, outside of quiet hours, or as often as the first of
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -16,6 +16,7 @@ from typing import Any
 from penstock.daemon import costs, quiet_hours
 from penstock.daemon.budget import DAY, KEYS, daily_limit, left
 from penstock.daemon.config import Configuration
+from penstock.daemon.rationing import EVENLY, divide, fraction
 from penstock.daemon.schedule import STEADY_PACE
 from penstock.daemon.tariffs import Tariffs, Way
 from penstock.models.model import Fit, HasCostAhead
@@ -66,8 +67,8 @@ class Forecast:
             "network_path_reason": self.way.reason,
             "day": {"at_most": shown_cost(self.at_most), "typically": shown_cost(self.typically)},
             "month": {
-                "at_most": shown_cost(times(self.at_most, MONTH_DAYS)),
-                "typically": shown_cost(times(self.typically, MONTH_DAYS)),
+                "at_most": shown_cost(self.at_most * MONTH_DAYS),
+                "typically": shown_cost(self.typically * MONTH_DAYS),
             },
             "probe_count_per_day": self.probe_count,
             "probe_count_per_day_by_intervals": self.probe_count_wanted,
@@ -81,15 +82,6 @@ def together(found: Sequence[Forecast], limit: Cost) -> tuple[Cost, Cost]:
     most = sum((forecast.at_most for forecast in found), Cost())
     most = Cost(**{name: min(getattr(most, name), getattr(limit, name)) for name in _BUDGETS})
     return most, sum((forecast.typically for forecast in found), Cost())
-
-
-def times(cost: Cost, factor: float) -> Cost:
-    """So much of it."""
-    return Cost(
-        usd=cost.usd * factor,
-        transferred_bytes=round(cost.transferred_bytes * factor),
-        request_count=round(cost.request_count * factor),
-    )
 
 
 def scarcity(found: Iterable[Forecast]) -> str | None:
@@ -126,7 +118,7 @@ class _Wish:
             probe_count=rest * self.probe_count,
             unpaid_count=rest * self.unpaid_count,
             unpaid_by=self.unpaid_by,
-            cost=times(self.cost, rest),
+            cost=self.cost * rest,
         )
 
 
@@ -144,8 +136,9 @@ def forecasts(
         if wish is None:
             return ()
         wishes[row.name] = wish.but(quiet)
-    own = {name: _part(own_usd[name], wish.cost.usd) for name, wish in wishes.items()}
-    shares = _shares({name: times(wish.cost, own[name]) for name, wish in wishes.items()}, limit)
+    own = {name: fraction(EVENLY * own_usd[name], wish.cost.usd) for name, wish in wishes.items()}
+    evenly = {name: EVENLY * getattr(limit, name) for name in _BUDGETS}
+    shares = divide({name: wish.cost * own[name] for name, wish in wishes.items()}, evenly)
     return [
         _forecast(
             row,
@@ -158,22 +151,6 @@ def forecasts(
         )
         for row, section in configuration.enabled()
     ]
-
-
-def _shares(wanted: Mapping[str, Cost], limit: Cost) -> Mapping[str, tuple[float, str]]:
-    """How much of what each wants the limit of all allows, and by which key.
-
-    Of what is scarce, whoever takes little goes short of nothing: a few megabytes are always left beside uploads that
-    wait for a hundred. So an equal part is kept for each, and what it leaves goes to the others.
-    """
-    shares = dict.fromkeys(wanted, (1.0, ""))
-    for field, key in _BUDGETS.items():
-        left_over, waiting = getattr(limit, field), len(wanted)
-        for name in sorted(wanted, key=lambda each: getattr(wanted[each], field)):
-            got = min(getattr(wanted[name], field), left_over / waiting)
-            left_over, waiting = left_over - got, waiting - 1
-            shares[name] = min(shares[name], (_part(got, getattr(wanted[name], field)), key))
-    return shares
 
 
 def _forecast(
@@ -191,7 +168,7 @@ def _forecast(
         operation=row.name,
         way=tariffs.ways[row.name],
         at_most=_at_most(section, [tariffs.of(row, region) for region in tariffs.regions(section)], limit),
-        typically=times(wish.cost, part) + standing,
+        typically=wish.cost * part + standing,
         probe_count_wanted=wish.probe_count + wish.unpaid_count,
         probe_count=wish.probe_count * part,
         bound_by=bound_by,
@@ -228,7 +205,7 @@ def _wish(
                 affordable = partial(_probe_cost, row, context, tariff, known=known, ahead=ahead)
                 unpaid_by = _unpaid_by(row, section.cost_max(tariff), limit, affordable)
             else:
-                count, total = count + count_each, total + times(cost, count_each)
+                count, total = count + count_each, total + cost * count_each
     return _Wish(probe_count=count, unpaid_count=unpaid_count, unpaid_by=unpaid_by, cost=total)
 
 
@@ -267,11 +244,6 @@ def _probe_cost(  # noqa: PLR0917  # all that decides it
         if all(getattr(cost + ahead, name) <= getattr(most, name) for name in _BUDGETS):
             return cost
     return None
-
-
-def _part(limit: float, wanted: float) -> float:
-    """How much of what is wanted the limit allows."""
-    return min(1.0, limit / wanted) if wanted > 0 else 1.0
 
 
 def _at_most(section: Section, tariffs: Sequence[Tariff], limit: Cost) -> Cost:

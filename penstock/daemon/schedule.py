@@ -3,13 +3,14 @@
 Probes at regular intervals see a periodic world at one phase only; exponential gaps see each of its
 states as often as it lasts. The gap after attempt n of a context is
 
-    gap(n) = mean interval * pace * min(E, 5),   E = -ln(1 - u),   u uniform in [0, 1) from (seed, context, n)
+    gap(n) = mean interval * pace * stretch * min(E, 5),   E = -ln(1 - u),   u uniform in [0, 1) from (seed, context, n)
 
 so that a restart comes to the same moment. A moment that passed while nothing could run (the daemon was
 down, the budget was spent) is drawn anew from where running resumed: the process has no memory, so that
 keeps its rate, and contexts that waited together do not run together. The pace is that of the moment when it is
 looked at: while applications report, a moment moves away, and it comes back when they fall silent. After a measurement
-that was far from what was expected of it, the gap is at most a quarter of the mean interval.
+that was far from what was expected of it, the gap is at most a quarter of the mean interval. Where a budget binds, gaps
+are stretched, so that it lasts the day (`rationing`).
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ class Standing:
     # When applications made what they reported, as far as it is believed.
     reports_at: tuple[datetime, ...] = ()
     postponed_until: datetime | None = None  # the budget or the host said so
+    stretch: float = 1.0  # of the gaps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +69,17 @@ def pace(standing: Standing, now: datetime) -> float:
     steady = STEADY_PACE if standing.is_steady else 1.0
     supply = min(1.0, fresh_report_count(standing, now) / REPORT_COUNT_ENOUGH)
     return steady * (1.0 + (APPLICATIONS_PACE - 1.0) * supply)
+
+
+def is_in_a_hurry(standing: Standing) -> bool:
+    """Whether it is new, or may have changed."""
+    return standing.is_suspect or standing.observation_count < LEARNING_COUNT
+
+
+def mean_gap_seconds(standing: Standing, now: datetime) -> float:
+    """Between two probes, as the intervals have it."""
+    intervals = SUSPECT_GAP * -math.expm1(-1.0) if standing.is_suspect else pace(standing, now)
+    return standing.mean_interval_seconds * intervals
 
 
 def fresh_report_count(standing: Standing, now: datetime) -> int:
@@ -101,7 +114,7 @@ def next_due(seed: int, standings: Iterable[Standing], *, resumed_at: datetime, 
 def _gap(seed: int, standing: Standing, salt: str, now: datetime) -> timedelta:
     draw = min(-math.log1p(-_uniform(seed, standing.context, standing.attempt_count, salt)), GAP_MEANS_MAX)
     intervals = SUSPECT_GAP * min(draw, 1.0) if standing.is_suspect else pace(standing, now) * draw
-    return timedelta(seconds=standing.mean_interval_seconds * intervals)
+    return timedelta(seconds=standing.mean_interval_seconds * intervals * standing.stretch)
 
 
 def _uniform(seed: int, context: Context, count: int, salt: str) -> float:

@@ -7,17 +7,20 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from penstock.daemon import schedule
+from penstock.daemon import rationing, schedule
 from penstock.daemon.async_store import AsyncStore
+from penstock.daemon.budget import Ledger
+from penstock.daemon.rationing import Want
 from penstock.daemon.schedule import Due, Standing
 from penstock.daemon.store import Store
 from penstock.models.model import Fit, is_newly_changed
 from penstock.optimizer.evidence import is_same_size
 from penstock.optimizer.reports import Believed
-from penstock.vocabulary import Context, Place
+from penstock.vocabulary import Context, Cost, Place
 
 CLOCK_STEP_SECONDS_MIN = 300.0  # a smaller step back delays a probe by no more than that
 STEADY_RESIDUAL_FRACTION = 0.1
+_NEWEST_SHARE = 0.25  # of what a probe typically costs: how much the newest one tells
 
 
 class Standings:
@@ -27,6 +30,7 @@ class Standings:
         self._seed = seed
         self._standings: dict[Context, Standing] = {}
         self._changes_known_until: dict[Place, datetime | None] = {}
+        self._costs: dict[Context, Cost] = {}  # of a typical probe, since this daemon started
         self._resumed_at = self._seen_at = now
 
     def __iter__(self) -> Iterator[Standing]:
@@ -56,6 +60,23 @@ class Standings:
         """The context that is due first; None when none is watched."""
         return schedule.next_due(self._seed, self, resumed_at=self._resumed_at, now=now)
 
+    def ration(self, ledger: Ledger, now: datetime) -> None:
+        """Stretch gaps where budgets bind, so that they last the day."""
+        wants = [
+            Want(
+                operation=context.operation,
+                cost=cost,
+                gap_seconds=schedule.mean_gap_seconds(self._standings[context], now),
+            )
+            for context, cost in self._costs.items()
+        ]
+        found = rationing.stretches(ledger, wants, now)
+        for context, standing in list(self._standings.items()):
+            stretch = found.get(context.operation, rationing.Stretch())
+            self._change(
+                context, stretch=stretch.hurried if schedule.is_in_a_hurry(standing) else stretch.usual
+            )
+
     def has_clock_stepped_back(self, now: datetime) -> bool:
         """Since this was asked before; moments set by a clock that was ahead would silence every context for long."""
         has_stepped = now < self._seen_at - timedelta(seconds=CLOCK_STEP_SECONDS_MIN)
@@ -76,6 +97,11 @@ class Standings:
         """A probe began."""
         count = self._standings[context].attempt_count + 1
         self._change(context, attempt_count=count, last_attempt_at=at, postponed_until=None)
+
+    def note_cost(self, context: Context, cost: Cost) -> None:
+        """What its probe cost in the end."""
+        before = self._costs.get(context, cost)
+        self._costs[context] = before * (1.0 - _NEWEST_SHARE) + cost * _NEWEST_SHARE
 
     def postpone(self, context: Context, until: datetime) -> None:
         """The budget or the host has no room for it before."""

@@ -1,6 +1,8 @@
 """Days of the whole daemon in virtual time: what holds however the weather is."""
 
 import dataclasses
+from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 
@@ -81,6 +83,19 @@ def test_the_budget_is_never_exceeded() -> None:
         window = [s for s in in_order[index:] if (s.hour_at - first.hour_at).total_seconds() < 86400]
         assert sum(s.cost.transferred_bytes for s in window) <= 4 * GiB
         assert sum(s.cost.usd for s in window) <= 0.01
+
+
+def test_a_budget_that_is_too_small_lasts_the_day() -> None:
+    """Intervals ask for seven times as many probes as it pays for; advice that holds for six hours never expires."""
+    section = ObjectSection(bucket=BUCKET, object_size_bytes=(SIZE,), network_path="gateway-endpoint")
+    small = BudgetSection(transferred_bytes_per_day=3 * GiB)
+    days = play(
+        Scenario(link=worlds.NEAR.link, days=2.0, seed=3, budget=small, sections={"s3_upload": section})
+    )
+    moments = [START_AT, *(o.started_at for o in days.observations), START_AT + timedelta(days=2)]
+    assert max(later - earlier for earlier, later in pairwise(moments)) < timedelta(hours=6)
+    hour = START_AT + timedelta(hours=1)
+    assert sum(o.started_at < hour for o in days.observations) > 10, "what is new is learned at once"
 
 
 def test_throttling_does_not_stop_the_days() -> None:

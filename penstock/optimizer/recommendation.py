@@ -135,6 +135,8 @@ def _advice(
     )
     basis = _basis(fit, context, setting)
     limiting = model.bottleneck(fit, context, setting, demand)
+    if limiting in _TOLD_BY_THREADS and fit.is_from_reports:
+        limiting = limiting if _tells_of_fewer(evidence.thread_counts(model, fit.cells)) else "unsure"
     limit = _limit(model, prediction, demand, limiting)
     if limiting == "demand" and _falls_short(model, prediction, demand):
         limiting = "unsure" if fit.observation_count else "unknown"
@@ -303,15 +305,12 @@ def _since_change(fit: Fit, context: Context) -> list[Cell] | None:
 
 
 def _is_new_since_change(model: PerformanceModel[Any], since: list[Cell] | None) -> bool:
-    """Whether little was measured since the place changed, or all of it with about as many threads.
-
-    What is slower with so many may be each connection or all of them together: more would help, or fewer do as well.
-    """
+    """Whether little was measured since the place changed, or all of it with about as many threads."""
     if since is None:
         return False
     threads = evidence.thread_counts(model, since)
     is_little = 0 < sum(cell.count for cell in since) < _SINCE_CHANGE_MIN
-    return is_little or bool(len(threads) and threads.max() < _TELLING_RATIO * threads.min())
+    return is_little or (len(threads) > 0 and not _tells_of_fewer(threads))
 
 
 def _a_step_from(model: PerformanceModel[Any], standing: Any, settings: list[Any]) -> list[Any]:
@@ -391,7 +390,8 @@ def _near_unreported(
 ) -> list[Any]:
     """Near what would be advised without reports, or near what at least two users reported alike; never empty.
 
-    No more threads than that are dared where nobody came near them.
+    No more threads than that are dared where nobody came near them. Where all reports are of as many, so many more are
+    advised that it tells what they did not, and no fewer.
     """
     before = fit.unreported or from_tables(model, context.place)
     calm = unmeasured(model, before, context, demand)
@@ -402,10 +402,20 @@ def _near_unreported(
     known = [anchor, *(SimpleNamespace(**cell.setting) for cell in alike if not cell.had_trouble)]
     near = _near(model, [s for s in settings if _has_same_limits(s, anchor)], known, _REACH_OCTAVES)
     tried = [SimpleNamespace(**cell.setting) for cell in fit.cells]
-    used = objective.thread_counts(model.setting_type, tried).max(initial=0.0)
-    most = max(evidence.STEP_RATIO_MAX * used, *objective.thread_counts(model.setting_type, known))
-    threads = objective.thread_counts(model.setting_type, near)
-    return [s for s, count in zip(near, threads, strict=True) if count <= most] or [anchor]
+    used, before_used, threads = (
+        objective.thread_counts(model.setting_type, some) for some in (tried, known, near)
+    )
+    most = max(evidence.STEP_RATIO_MAX * used.max(initial=0.0), before_used.max())
+    least = 0.0 if _tells_of_fewer(used) else _TELLING_RATIO * used.max(initial=0.0)
+    return [s for s, count in zip(near, threads, strict=True) if least <= count <= most] or [anchor]
+
+
+def _tells_of_fewer(threads: objective.Array) -> bool:
+    """Whether such different numbers of threads were measured that a slower connection is told from a lower ceiling.
+
+    What is slower with so many may be each connection or all of them together: more would help, or fewer do as well.
+    """
+    return bool(len(threads) and threads.max() >= _TELLING_RATIO * threads.min())
 
 
 def _has_same_limits(setting: Any, anchor: Any) -> bool:
@@ -498,6 +508,8 @@ _LIMITS = {
     "unsure": "what limits it cannot be told from what was measured",
 }
 
+
+_TOLD_BY_THREADS = frozenset({"connections", "host-ceiling"})  # by different numbers of them
 
 _DEMAND_SHARE = 0.98  # of a rate that was asked for: what comes so near carries it
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from penstock.models.s3.download import S3DownloadModel, S3DownloadSetting
 from penstock.models.s3.upload import S3UploadModel, S3UploadSetting
 from penstock.models.sqs.delivery import SqsDeliveryModel, SqsDeliverySetting
 from penstock.optimizer import reports
@@ -218,6 +219,53 @@ def test_an_honest_user_who_is_alone_improves_the_advice() -> None:
     assert after.fit.observation_count == reports.UNPROBED_COUNT_MAX
     assert WIDE.truth(guessed(WIDE)) / best < 0.55
     assert reached(WIDE, after) > 0.9
+
+
+def test_reports_of_one_setting_say_nothing_of_fewer_threads() -> None:
+    """A host of 98 MB/s that reads at 12 with eight may be slow in each connection: seven in small ranges were advised.
+
+    More of them tell, or what the SDK does stands.
+    """
+    model, size, place = S3DownloadModel(), 64 * MiB, a_place()
+    place = dataclasses.replace(place, instance_type="m7i.large")
+    uploads = [
+        dataclasses.replace(
+            a_report(UploadWorld(size=size), a_setting(8, 8), 0),
+            context=Context(place=place, payload_size_bytes=size),
+            duration_seconds=3.6,
+        )
+    ]
+    beside = deliberate(MODEL, Case(place=place, observations=tuple(uploads), seed=1)).fit
+    context = Context(place=dataclasses.replace(place, operation="s3_download"), payload_size_bytes=size)
+    read: Observation[Any] = Observation(
+        context=context,
+        setting=S3DownloadSetting(thread_count=8, range_size_bytes=8 * MiB),
+        origin=Origin.APPLICATION,
+        started_at=FIRST_AT,
+        duration_seconds=5.41,
+        transferred_bytes=size,
+        request_count=8,
+        client="boto3",
+        reporter_uid=LIAR,
+        measures={"first_byte_seconds_mean": 0.052},
+    )
+    fit = deliberate(model, Case(place=context.place, observations=(read,), prior=beside, seed=1)).fit
+    advice = recommend(model, fit, context, Demand(), previous=None, now=FIRST_AT, validity_seconds=3600.0)
+    own = model.default_setting(context)
+    assert advice.basis is Basis.REPORTED
+    assert advice.setting == own or advice.setting.thread_count > read.setting.thread_count
+
+
+def test_reports_of_one_setting_do_not_tell_what_limits() -> None:
+    """Half of what there is, by what each connection carries: it looks like a ceiling, and is not called one."""
+    world = UploadWorld(size=256 * MiB, connection_bytes_per_second=3e6, host_bytes_per_second=60e6)
+    alike = concluded([a_report(world, a_setting(10, 8), i) for i in range(3)]).fit
+    unlike = concluded([a_report(world, a_setting((4, 10, 32)[i], 8), i) for i in range(3)]).fit
+    told = [
+        assess(MODEL, fit, world.context, Demand(), a_setting(10, 8), now=FIRST_AT, validity_seconds=3600.0)
+        for fit in (alike, unlike)
+    ]
+    assert [each.bottleneck for each in told] == ["unsure", "connections"]
 
 
 def test_users_who_report_alike_may_lead_further() -> None:

@@ -30,6 +30,7 @@ class Standings:
         self._seed = seed
         self._standings: dict[Context, Standing] = {}
         self._changes_known_until: dict[Place, datetime | None] = {}
+        self._before_change: dict[Context, int] = {}  # observations, while the place is another one
         self._costs: dict[Context, Cost] = {}  # of a typical probe, since this daemon started
         self._resumed_at = self._seen_at = now
 
@@ -121,7 +122,7 @@ class Standings:
             self._change(context, reports_at=tuple(reports_at))
 
     def note_measured(self, context: Context, fit: Fit) -> None:
-        """After a change of the place, every context of it is learned anew."""
+        """After a change of the place, every context of it is learned anew, as long as the change is believed."""
         known = self._changes_known_until
         is_new = is_newly_changed(fit, known.get(fit.place))
         has_changed = is_new and fit.place in known  # not what was known before the daemon started
@@ -129,7 +130,11 @@ class Standings:
             known[fit.place] = fit.newest_observation_at if fit.changed_at else None
         is_steady = not has_changed and fit.residual_fraction_p50 < STEADY_RESIDUAL_FRACTION
         for other in self._contexts_of(fit.place):
-            count = 0 if has_changed else self._standings[other].observation_count
+            count = self._standings[other].observation_count
+            if has_changed:
+                self._before_change[other], count = self._before_change.get(other, 0) + count, 0
+            elif fit.changed_at is None:
+                count += self._before_change.pop(other, 0)
             self._change(
                 other,
                 observation_count=count + (other == context),

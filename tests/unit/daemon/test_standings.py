@@ -1,0 +1,34 @@
+"""The standings: what a change, and one that was none, make of what the schedule knows."""
+
+from datetime import timedelta
+from pathlib import Path
+
+from penstock.daemon.async_store import AsyncStore
+from penstock.daemon.schedule import LEARNING_COUNT, is_in_a_hurry
+from penstock.daemon.standings import Standings
+from penstock.daemon.store import Store
+from penstock.lab.virtual_time import VirtualClock
+from tests.factories import CONTEXT, NOON, SETTING_TYPES, a_fit
+
+HOUR = timedelta(hours=1)
+
+
+async def test_a_change_that_is_taken_back_gives_the_count_back(tmp_path: Path, clock: VirtualClock) -> None:
+    """A place that changed is learned anew, at four times the pace; one that did not after all is known as before."""
+    standings = Standings(1, NOON)
+    await standings.load(
+        AsyncStore(Store(tmp_path / "penstock.db", SETTING_TYPES), clock.now), {CONTEXT: 600.0}
+    )
+    calm = a_fit(changed_at=None, newest_observation_at=NOON)
+    for _ in range(LEARNING_COUNT):
+        standings.note_measured(CONTEXT, calm)
+    (known,) = standings
+    assert not is_in_a_hurry(known)
+    standings.note_measured(CONTEXT, a_fit(changed_at=NOON + HOUR, newest_observation_at=NOON + 2 * HOUR))
+    (changed,) = standings
+    assert changed.observation_count == 1
+    assert is_in_a_hurry(changed)
+    standings.note_measured(CONTEXT, calm)
+    (after_all,) = standings
+    assert after_all.observation_count == LEARNING_COUNT + 2
+    assert not is_in_a_hurry(after_all)

@@ -33,6 +33,9 @@ class Standings:
         self._before_change: dict[Context, int] = {}  # observations, while the place is another one
         self._costs: dict[Context, Cost] = {}  # of a typical probe, since this daemon started
         self._resumed_at = self._seen_at = now
+        self._rationed: tuple[Ledger, datetime] | None = (
+            None  # by what, in which minute; None: not since a change
+        )
 
     def __iter__(self) -> Iterator[Standing]:
         return iter(self._standings.values())
@@ -62,7 +65,10 @@ class Standings:
         return schedule.next_due(self._seed, self, resumed_at=self._resumed_at, now=now)
 
     def ration(self, ledger: Ledger, now: datetime) -> None:
-        """Stretch gaps where budgets bind, so that they last the day."""
+        """Stretch gaps where budgets bind, so that they last the day; once a minute while nothing happens."""
+        minute = now.replace(second=0, microsecond=0)
+        if self._rationed is not None and self._rationed[0] is ledger and self._rationed[1] == minute:
+            return
         wants = [
             Want(
                 operation=context.operation,
@@ -147,3 +153,4 @@ class Standings:
 
     def _change(self, context: Context, **fields: Any) -> None:  # of a standing, each of its own type
         self._standings[context] = dataclasses.replace(self._standings[context], **fields)
+        self._rationed = None

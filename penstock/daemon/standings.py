@@ -33,9 +33,8 @@ class Standings:
         self._before_change: dict[Context, int] = {}  # observations, while the place is another one
         self._costs: dict[Context, Cost] = {}  # of a typical probe, since this daemon started
         self._resumed_at = self._seen_at = now
-        self._rationed: tuple[Ledger, datetime] | None = (
-            None  # by what, in which minute; None: not since a change
-        )
+        # By which ledger, and in which minute; None: not since anything changed.
+        self._rationed: tuple[Ledger, datetime] | None = None
 
     def __iter__(self) -> Iterator[Standing]:
         return iter(self._standings.values())

@@ -300,15 +300,20 @@ def _show(experiment: Experiment, *, lab: Records, here: Records | None, as_json
                     }
                     for row in rows
                 ],
+                "grids": [asdict(grid) for grid in experiment.grids(told)],
                 "answers": list(answers),
                 "addresses": [asdict(row) for row in told.addresses()],
             }
         )
         return
+    rows = [row for row in rows if row.lab is not None or row.measured is not None]
     if rows:
         left_out = {1} if here is not None else {1, 5, 6}
         kept = itemgetter(*(index for index in range(len(HEADINGS)) if index not in left_out))
         print_table(kept(HEADINGS), [kept(row.cells()) for row in rows], title=experiment.title)
+    for grid in experiment.grids(told):
+        click.echo()
+        print_table(grid.headings, grid.cells(), title=grid.title)
     for sentence in answers:
         click.echo(f"\n{sentence}")
 
@@ -324,7 +329,15 @@ def _show(experiment: Experiment, *, lab: Records, here: Records | None, as_json
 @click.option(
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="A page: HTML with the figures drawn, or Markdown.",
+    help="A page: HTML with the figures drawn, or Markdown; or NAME.jsonl, what was measured here, for --with.",
+)
+@click.option(
+    "--with",
+    "others",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    multiple=True,
+    metavar="NAME.jsonl",
+    help="What was measured on a host in another place, which is called NAME; again for each place. For locations.",
 )
 @file_option
 @directory_option
@@ -334,24 +347,30 @@ def report_experiment(
     name: str | None,
     is_all: bool,
     output: Path | None,
+    others: Sequence[Path],
     main_file: Path | None,
     directory: Path | None,
     as_json: bool,
 ) -> None:
     """Published, lab and measured figures, and their differences. What the lab has not run yet, it runs."""
-    from penstock.experiments.archive import ArchiveError, beside, newest_measured
+    from penstock.experiments.archive import ArchiveError, beside, measured
     from penstock.experiments.page import verdicts
 
     if (name is None) is not is_all:
         raise WrongUsageError("say an experiment, or --all")
+    if others and (name is None or not _experiment(name).has_places):
+        places = [row.name for row in _table().values() if row.has_places]
+        raise WrongUsageError(
+            f"--with compares the places of {', '.join(places)}, and of no other experiment"
+        )
     chosen = list(_table().values()) if is_all else [_experiment(name or "")]
     place = _directory(directory)
     kept = directory or beside(load_configuration(main_file).configuration.daemon.database_path)
     with ended_by(ArchiveError):
         lab = {row.name: _lab_records(row, place) for row in chosen}
-        here = {row.name: newest_measured(kept, row) for row in chosen}
-    if output is not None:
-        _write_page(output, chosen, lab, here)
+        here = {row.name: measured(kept, row, others) for row in chosen}
+        if output is not None:
+            _write(output, _written(output, chosen, kept, lab, here))
     if is_all:
         _show_counts(verdicts(chosen, lab), as_json=as_json)
         return
@@ -384,15 +403,28 @@ def _show_counts(verdicts: Mapping[str, Verdict], *, as_json: bool) -> None:
     )
 
 
-def _write_page(
-    output: Path, chosen: Sequence[Experiment], lab: Mapping[str, Records], here: Mapping[str, Records]
-) -> None:
+def _written(
+    output: Path,
+    chosen: Sequence[Experiment],
+    kept: Path,
+    lab: Mapping[str, Records],
+    here: Mapping[str, Records],
+) -> str:
+    """A page, of the kind that its name says; or what was measured here, as `--with` reads it."""
+    from penstock.experiments.archive import newest
     from penstock.experiments.page import page_html, page_markdown, section_html
 
+    if output.suffix == ".jsonl":
+        archives = [archive for row in chosen if (archive := newest(kept, row)) is not None]
+        if not archives:
+            raise TroubleError(f"nothing was measured yet: `penstock measure run {chosen[0].name}` does")
+        return "".join(archive.text(archive.read()) for archive in archives)
     if output.suffix == ".md":
-        written = page_markdown(chosen, lab)
-    else:
-        written = page_html({row.name: section_html(row, lab[row.name], here[row.name]) for row in chosen})
+        return page_markdown(chosen, lab)
+    return page_html({row.name: section_html(row, lab[row.name], here[row.name]) for row in chosen})
+
+
+def _write(output: Path, written: str) -> None:
     try:
         output.write_text(written, encoding="utf-8")
     except OSError as trouble:

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import os
 import shlex
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from urllib.parse import urlsplit
 
 import click
 
 from penstock.cli.examples import examples
 from penstock.cli.interruption import end_tidily
 from penstock.cli.output import filled, json_option, print_json
-from penstock.cli.trouble import TroubleError, cannot_run, ended_by
+from penstock.cli.trouble import TroubleError, WrongUsageError, cannot_run, ended_by
+from penstock.lab.server import HERE
 from penstock.lab.worlds import DEMO, WORLDS
 from penstock.trial.laboratory import FOREIGN, Laboratory, laboratory
 from penstock.trial.stage import StageError
 
 _STOP_SECONDS_MAX = 10.0
+_OPEN = (
+    "Warning: whoever reaches {address} can read, write and delete in this lab, without credentials and without TLS. "
+    "Let a firewall admit the hosts of the experiment and nobody else."
+)
 _SIGNALLED = 128  # and the number of the signal: how shells tell it
 
 
@@ -30,6 +37,7 @@ _SIGNALLED = 128  # and the number of the signal: how shells tell it
         "penstock lab > lab.env &                          then, in any shell: . ./lab.env",
         "penstock lab -- python experiment.py              with boto3, as it is",
         "penstock lab --world throttled -- sh -c 's5cmd cp big.bin \"s3://$LAB_BUCKET/\"'",
+        "penstock lab --world unhindered --listen 10.0.0.2:9000     for `penstock measure run host-to-host` elsewhere",
         "penstock lab --json | jq .environment",
         "penstock lab --list",
     ),
@@ -43,9 +51,15 @@ _SIGNALLED = 128  # and the number of the signal: how shells tell it
     show_default=True,
     help="Which physics; --list tells about each.",
 )
+@click.option(
+    "--listen",
+    metavar="ADDRESS[:PORT]",
+    help="One of this host's addresses, where other hosts reach S3, and SQS on the next port. Whoever does so reads, "
+    "writes and deletes there: nothing is checked.",
+)
 @click.option("--list", "is_list", is_flag=True, help="List the worlds and end.")
 @json_option
-def lab(*, command: Sequence[str], world_name: str, is_list: bool, as_json: bool) -> None:
+def lab(*, command: Sequence[str], world_name: str, listen: str | None, is_list: bool, as_json: bool) -> None:
     """Start an S3 and an SQS whose physics are known, on the loopback interface, for experiments of your own.
 
     It prints the variables by which SDKs and command lines of AWS find both, and a bucket and a queue in them, for a
@@ -57,8 +71,11 @@ def lab(*, command: Sequence[str], world_name: str, is_list: bool, as_json: bool
     if is_list:
         _list(as_json=as_json)
         return
+    address, port = (HERE, 0) if listen is None else _address(listen)
+    if listen is not None:
+        click.echo(_OPEN.format(address=address), err=True)
     end_tidily()
-    with ended_by(StageError), laboratory(WORLDS[world_name]) as found:
+    with ended_by(StageError), laboratory(WORLDS[world_name], address=address, port=port) as found:
         if command:
             kept = {name: value for name, value in os.environ.items() if name not in FOREIGN}
             sys.exit(_run(command, kept | found.environment(os.environ)))
@@ -66,6 +83,23 @@ def lab(*, command: Sequence[str], world_name: str, is_list: bool, as_json: bool
             _tell(found, as_json=as_json)
             while True:
                 signal.pause()
+
+
+def _address(listen: str) -> tuple[str, int]:
+    """Of one interface: whoever names all of them opens more than he knows."""
+    try:
+        is_bare = listen.count(":") > 1 and "[" not in listen  # IPv6
+        where = urlsplit(f"//[{listen}]" if is_bare else f"//{listen}")
+        address, port = ipaddress.ip_address(where.hostname or ""), where.port or 0
+    except ValueError:
+        raise WrongUsageError(
+            f"--listen {listen} is no address of a host, such as 10.0.0.2 or 10.0.0.2:9000"
+        ) from None
+    if address.is_unspecified:
+        raise WrongUsageError(
+            f"--listen {listen} is every address: name the one by which the other hosts reach this one"
+        )
+    return str(address), port
 
 
 def _list(*, as_json: bool) -> None:

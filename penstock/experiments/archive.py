@@ -10,11 +10,12 @@ import hashlib
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from penstock.experiments.experiment import Experiment, Form, Record, Records, Step
+import msgspec
+
+from penstock.experiments.experiment import HERE, Experiment, Form, Record, Records, Step
 from penstock.tuning.state import users_directory
 
 
@@ -45,14 +46,7 @@ class Archive:
 
     def read(self) -> list[Record]:
         """What is there of this table of plans; a line that was cut short by a crash is none."""
-        try:
-            lines = self.path.read_text(encoding="utf-8").splitlines()
-        except FileNotFoundError:
-            return []
-        except OSError as trouble:
-            raise ArchiveError(f"{self.path} cannot be read: {trouble.strerror}") from trouble
-        documents = [document for line in lines if (document := _document(line)) is not None]
-        return [Record(**d["record"]) for d in documents if d.get("steps") == self._digest and "record" in d]
+        return [line.record for line in _lines(self.path) if line.steps == self._digest]
 
     def records(self) -> Records:
         """By label."""
@@ -64,17 +58,18 @@ class Archive:
         if records:
             self.append(*records)
 
+    def text(self, records: Sequence[Record]) -> str:
+        """As a file has them."""
+        lines = [{"steps": self._digest, "record": asdict(record)} for record in records]
+        return "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+
     def append(self, *records: Record) -> None:
         """Returns when they would survive `kill -9`."""
-        lines = [
-            json.dumps({"steps": self._digest, "record": asdict(record)}, separators=(",", ":")) + "\n"
-            for record in records
-        ]
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             is_torn = self.path.exists() and not self.path.read_bytes().endswith(b"\n")
             with self.path.open("a", encoding="utf-8") as file:
-                file.write("\n" * is_torn + "".join(lines))
+                file.write("\n" * is_torn + self.text(records))
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as trouble:
@@ -83,16 +78,40 @@ class Archive:
             ) from trouble
 
 
-def newest_measured(directory: Path, experiment: Experiment) -> Records:
+def newest(directory: Path, experiment: Experiment) -> Archive | None:
     """What was measured last on real services, the full form or the short one."""
     paths = [
         path for form in ("full", "short") for path in directory.glob(f"{experiment.name}.*.{form}.jsonl")
     ]
     if not paths:
-        return Records([])
-    newest = max(paths, key=lambda path: path.stat().st_mtime)
-    _, place, form, _ = newest.name.rsplit(".", 3)
-    return Archive(directory, experiment, Form(form), place=place).records()
+        return None
+    _, place, form, _ = max(paths, key=lambda path: path.stat().st_mtime).name.rsplit(".", 3)
+    return Archive(directory, experiment, Form(form), place=place)
+
+
+def measured(directory: Path, experiment: Experiment, others: Sequence[Path] = ()) -> Records:
+    """What was measured last here, and in other places, each of which is called as its file. Raises ArchiveError."""
+    own = newest(directory, experiment)
+    archives = {HERE: own.read()} if own is not None else {}
+    forms = {digest(experiment.steps(form)): form for form in (Form.FULL, Form.SHORT)}
+    is_short = own is not None and own.form is Form.SHORT
+    for path in others:
+        lines = [line for line in _lines(path) if line.steps in forms]
+        if not lines:
+            raise ArchiveError(
+                f"{path} has nothing of {experiment.name}: write it where that was measured, by `penstock measure "
+                f"report {experiment.name} --output NAME.jsonl`"
+            )
+        if path.stem in archives:
+            raise ArchiveError(f"two places are called {path.stem}: give one file another name")
+        archives[path.stem] = [line.record for line in lines]
+        is_short = is_short or Form.SHORT in {forms[line.steps] for line in lines}
+    found = [
+        replace(record, label=record.label.replace(HERE, place, 1))
+        for place, records in archives.items()
+        for record in records
+    ]
+    return Records(found, is_here=True, is_short=is_short)
 
 
 def digest(steps: Sequence[Step]) -> str:
@@ -100,9 +119,25 @@ def digest(steps: Sequence[Step]) -> str:
     return hashlib.sha256(repr(steps).encode()).hexdigest()[:16]
 
 
-def _document(line: str) -> dict[str, Any] | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Line:
+    steps: str  # the digest of their table
+    record: Record
+
+
+def _lines(path: Path) -> list[_Line]:
+    """Those that are whole; of a file that is not there none."""
     try:
-        found = json.loads(line)
-    except ValueError:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except FileNotFoundError:
+        return []
+    except OSError as trouble:
+        raise ArchiveError(f"{path} cannot be read: {trouble.strerror}") from trouble
+    return [found for line in lines if (found := _line(line)) is not None]
+
+
+def _line(line: str) -> _Line | None:
+    try:
+        return msgspec.convert(json.loads(line), _Line)
+    except (ValueError, msgspec.ValidationError):
         return None
-    return found if isinstance(found, dict) else None

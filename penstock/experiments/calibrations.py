@@ -91,6 +91,25 @@ WRITES_2007 = replace(READS_2007, service_latency_seconds_median=0.088, service_
 COLD_READS_2007 = replace(READS_2007, cold_read_seconds=0.85)  # from a disk, where an object is larger
 SURGE = replace(READS_2007, drift=None, dips=None, service_latency_sigma=0.0, burstiness=0.1)
 
+# Study 001, 5.9. Each place has one number of its own, the round trip that its mean write asks for: the load balancers
+# of S3 let no more than a window of 65,535 bytes be under way on a connection (5.4). All else is the path from EC2. The
+# time of the service's disk and its spread are those of the reads from EC2 in the same table, whose weeks are later.
+PLACES = {
+    place: replace(WRITES_2007, round_trip_seconds=seconds, window_bytes=65_535.0)
+    for place, seconds in {
+        "netherlands": 0.1435,
+        "harvard": 0.0878,
+        "pittsburgh": 0.0319,
+        "mit": 0.0205,
+        "ec2": READS_2007.round_trip_seconds,
+    }.items()
+}
+
+
+def _reads(writes: LinkTruth, seconds_median: float, sigma: float) -> LinkTruth:
+    return replace(writes, service_latency_seconds_median=seconds_median, service_latency_sigma=sigma)
+
+
 # Study 002. A host in Denmark, Ireland 30 ms away: a connection for each request, and TLS two round trips more.
 COLO_HTTP = LinkTruth(
     round_trip_seconds=0.030,
@@ -119,6 +138,16 @@ CC1_4XLARGE = LinkTruth(
     host_rate_bytes_per_second=1250 * MB * ETHERNET_SHARE,
     burstiness=0.4,
     oversubscription_loss=0.02,
+)
+
+# Study 004, between instances. A wire of 1 Gbit/s, of which each stream asks for all that it can have; how they wait
+# for it is fitted to one stream.
+BETWEEN_HOSTS = LinkTruth(
+    round_trip_seconds=0.0003,
+    service_latency_seconds_median=0.0005,
+    connection_rate_bytes_per_second=10_000 * MB,  # the memory of both
+    host_rate_bytes_per_second=125 * MB * ETHERNET_SHARE,
+    burstiness=0.9665,
 )
 
 # Study 004: five numbers for eighteen figures. Uploads are fitted to one stream, eight and twelve; the knee that these
@@ -150,4 +179,8 @@ WORLDS: dict[str, World | Paths] = {
     "m1.xlarge": (M1_XLARGE, None),
     "cc1.4xlarge": (CC1_4XLARGE, None),
     "m1.large": (UPLOAD, DOWNLOAD),
+    "host-to-host": (BETWEEN_HOSTS, None),
 }
+for _place, _writes in PLACES.items():
+    WORLDS[_place] = (_writes, _reads(_writes, 0.042, 0.45))  # of single bytes, as above
+    WORLDS[f"{_place}-disk"] = (_writes, _reads(_writes, 1.19, 0.355))

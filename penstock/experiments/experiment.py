@@ -17,6 +17,7 @@ from penstock.operations.s3.upload import UPLOAD as UPLOADS
 from penstock.probes.measurement import percentile
 from penstock.probes.sqs.application import BODY_BYTES
 from penstock.probes.sqs.queue_application import OPERATION, OVERHEAD_REQUEST_COUNT, QueueDrive
+from penstock.units import number
 from penstock.vocabulary import Cost, Setting, Tariff
 
 UPLOAD, DOWNLOAD, QUEUE = UPLOADS.name, DOWNLOADS.name, OPERATION
@@ -28,6 +29,7 @@ S3_TARIFF, SQS_TARIFF = (  # within a region, by an endpoint that is not billed
 MB = 1_000_000
 GB = 1_000 * MB
 CONDITION = "condition_"  # before the names of those that a queue was planned for
+HERE = "here"  # where labels begin with a place: that of this host
 CONNECTION_RATE_MIN = 0.25e6  # bytes a second; who is slower does not come to the end of a step
 
 
@@ -216,6 +218,25 @@ class Plot:
     is_log_y: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """A table of what was measured, as the study has one; None where nothing was."""
+
+    title: str
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str | float | None]]
+
+    def cells(self) -> list[list[str]]:
+        """As text."""
+        return [[_cell(value) for value in row] for row in self.rows]
+
+
+def _cell(value: str | float | None) -> str:
+    if value is None:
+        return "-"
+    return value if isinstance(value, str) else number(value)
+
+
 SCALED_DOWN = (
     "This was the short form, with less and smaller than the study had: it shows that the experiment works here, and "
     "its differences are none of the services."
@@ -243,6 +264,8 @@ class Experiment:
     quantities: Callable[[Records], Quantities] = lambda _: {}
     intervals: Callable[[Records], Intervals] = lambda _: {}
     plots: Callable[[Records], Sequence[Plot]] = lambda _: ()
+    grids: Callable[[Records], Sequence[Grid]] = lambda _: ()
+    has_places: bool = False  # what other hosts measured is compared with it
     answer: Callable[[Records], Sequence[str]]  # to what the study only conjectures: a sentence each
 
     def answers(self, records: Records) -> Sequence[str]:

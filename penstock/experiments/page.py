@@ -8,7 +8,7 @@ from html import escape
 from importlib import resources
 from pathlib import Path
 
-from penstock.experiments.archive import newest_measured
+from penstock.experiments.archive import measured
 from penstock.experiments.experiment import Experiment, Plot, Records
 from penstock.experiments.facts import Fact, Kind, Relation, Verdict, counts, facts_of
 from penstock.experiments.table import EXPERIMENTS, STUDIES
@@ -111,7 +111,7 @@ def measured_html(directory: Path) -> str:
     return "".join(
         section_html(row, Records([]), here)
         for row in EXPERIMENTS.values()
-        if len(here := newest_measured(directory, row))
+        if len(here := measured(directory, row))
     )
 
 
@@ -121,7 +121,12 @@ def section_html(experiment: Experiment, lab: Records, here: Records) -> str:
     parts = [
         f'<section id="{experiment.name}"><h2>{escape(experiment.title)}</h2>',
         f"<p>{escape(experiment.summary)} {escape(_source(experiment))}</p>",
-        _grid_html(HEADINGS, rows) if rows else "",
+        _table_html(HEADINGS, rows) if rows else "",
+        *(
+            f"<h3>{escape(grid.title)} ({name})</h3>{_table_html(grid.headings, grid.cells())}"
+            for name, run in {"lab": lab, "here": here}.items()
+            for grid in experiment.grids(run)
+        ),
         *_figures_html(experiment, {"lab": lab, "here": here}),
         _addresses_html(here),
     ]
@@ -174,11 +179,11 @@ def _addresses_html(here: Records) -> str:
     ]
     if not rows:
         return ""
-    table = _grid_html(("address", "answers", "first seen", "last seen"), rows)
+    table = _table_html(("address", "answers", "first seen", "last seen"), rows)
     return f"<h3>Addresses that answered</h3>{table}"
 
 
-def _grid_html(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _table_html(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
     body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
@@ -207,10 +212,10 @@ def verdicts(chosen: Sequence[Experiment], lab: Mapping[str, Records]) -> dict[s
 
 def page_markdown(chosen: Sequence[Experiment], lab: Mapping[str, Records]) -> str:
     """The page of the manual."""
-    rows = [f"| {kind} | {verdict} | {n} |" for kind, verdict, n in counts(verdicts(chosen, lab))]
+    rows = [(kind, verdict, str(n)) for kind, verdict, n in counts(verdicts(chosen, lab))]
     sections = [section_markdown(experiment, lab[experiment.name]) for experiment in chosen]
     introduction = resources.files(__package__).joinpath("experiments.md").read_text(encoding="utf-8")
-    counted = ["| kind | verdict | figures |", "| --- | --- | --- |", *rows]
+    counted = _table_markdown(("kind", "verdict", "figures"), rows)
     return introduction.replace("@COUNTS@", "\n".join(counted)) + "\n" + "\n".join(sections)
 
 
@@ -219,15 +224,24 @@ def section_markdown(experiment: Experiment, lab: Records) -> str:
     about = f"{experiment.title}. {experiment.summary} *{_source(experiment)}*"
     lines = [f"## {experiment.name}", "", about, ""]
     if rows := compare(experiment, lab, Records([])):
-        lines += [
-            "| figure | published | lab | difference | kind | in the lab | remark |",
-            "| --- " * 7 + "|",
-        ]
-        for row in rows:
-            name, _, published, value, difference, _, _, kind, verdict = row.cells()
-            remark = row.fact.remark or (_INPUT_REMARK if row.fact.kind is Kind.INPUT else "")
-            lines.append(
-                f"| `{name}` | {published} | {value} | {difference} | {kind} | {verdict} | {remark} |"
-            )
-        lines.append("")
+        lines += [*_table_markdown(_MANUAL_HEADINGS, [_manual_cells(row) for row in rows]), ""]
+    for grid in experiment.grids(lab):
+        lines += [f"{grid.title}:", "", *_table_markdown(grid.headings, grid.cells()), ""]
     return "\n".join([*lines, *(f"- {sentence}" for sentence in experiment.answers(lab)), ""])
+
+
+_MANUAL_HEADINGS = ("figure", "published", "lab", "difference", "kind", "in the lab", "remark")
+
+
+def _manual_cells(row: Comparison) -> Sequence[str]:
+    name, _, published, value, difference, _, _, kind, verdict = row.cells()
+    remark = row.fact.remark or (_INPUT_REMARK if row.fact.kind is Kind.INPUT else "")
+    return f"`{name}`", published, value, difference, kind, verdict, remark
+
+
+def _table_markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    return [
+        f"| {' | '.join(headings)} |",
+        "| --- " * len(headings) + "|",
+        *(f"| {' | '.join(row)} |" for row in rows),
+    ]

@@ -1,11 +1,12 @@
-"""Knows the published parallel transfers of whole gigabytes."""
+"""Knows the published parallel transfers of whole gigabytes, from S3, to it, and from another instance."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from penstock.experiments.calibrations import BETWEEN_HOSTS
 from penstock.experiments.experiment import (
     GB,
     MB,
@@ -26,7 +27,10 @@ _DOWNLOADS = {
     "ssl": {1: 12.6, 2: 21.0, 3: 31.3, 4: 37.5, 6: 46.6, 8: 49.8},
     "plain": {1: 10.2, 2: 20.0, 3: 29.6, 4: 37.6, 6: 46.5, 8: 51.5},
 }
+_BETWEEN_HOSTS = {1: 75.0, 2: 88.0, 3: 96.0}
 _UPLOADS = {1: 6.9, 2: 14.2, 4: 23.6, 6: 37.6, 8: 48.0, 12: 53.8}
+_STREAMS, _SINGLE_BYTES = "host/streams/", "host/single-bytes"
+_FULL_FRACTION = 0.8  # of a processor
 
 
 def _curl_steps(form: Form) -> Sequence[Step]:
@@ -59,22 +63,18 @@ def _curl_plots(records: Records) -> Sequence[Plot]:
     published = {"Downloads": ("down", _DOWNLOADS), "Uploads": ("up", {"ssl": _UPLOADS})}
     for title, (prefix, tables) in published.items():
         seeds = [published_points(name, table) for name, table in tables.items()]
-        plot = curve_plot(records, f"{title} of 1 GB", prefix, ("ssl", "plain"), seeds)
-        plots += [plot, replace(plot, title=f"{plot.title}, each stream", series=each_of(plot.series))]
+        plots += _with_each(curve_plot(records, f"{title} of 1 GB", prefix, ("ssl", "plain"), seeds))
     return plots
+
+
+def _with_each(plot: Plot) -> list[Plot]:
+    """All streams together, and each of them."""
+    return [plot, replace(plot, title=f"{plot.title}, each stream", series=each_of(plot.series))]
 
 
 def _curl_answer(records: Records) -> Sequence[str]:
     curves = {scheme: records.curve(f"down/{scheme}/") for scheme in _DOWNLOADS}
-    sentences = []
-    if (curve := curves["plain"] or curves["ssl"]) and len(curve) > 1:
-        gains = [
-            f"{later:.0f}: {(curve[later] - curve[earlier]) / (later - earlier):.1f}"
-            for earlier, later in pairwise(sorted(curve))
-        ]
-        sentences.append(
-            f"What each further stream adds, in MB/s, up to so many streams: {', '.join(gains)}."
-        )
+    sentences = _gains(curves["plain"] or curves["ssl"])
     if not records.is_here:
         sentences.append(
             "TLS changes nothing that the network would notice; one encrypted stream was faster than one without (12.6 "
@@ -87,6 +87,59 @@ def _curl_answer(records: Records) -> Sequence[str]:
         )
     elif sentences:
         sentences.append("What TLS costs was not measured: this endpoint is spoken to in one way alone.")
+    return sentences
+
+
+def _gains(curve: Mapping[float, float]) -> list[str]:
+    if len(curve) < 2:
+        return []
+    gains = [
+        f"{later:.0f}: {(curve[later] - curve[earlier]) / (later - earlier):.1f}"
+        for earlier, later in pairwise(sorted(curve))
+    ]
+    return [f"What each further stream adds, in MB/s, up to so many streams: {', '.join(gains)}."]
+
+
+def _host_steps(form: Form) -> Sequence[Step]:
+    """Also six and twelve streams, which the study did not try, and single bytes, for the latency."""
+    size, counts = (4 * MB, (1, 2, 3)) if form is Form.SHORT else (GB, (*_BETWEEN_HOSTS, 6, 12))
+    return [
+        download_step(_SINGLE_BYTES, "host-to-host", 1, 1, count=20),
+        *(download_step(f"{_STREAMS}{n}", "host-to-host", size, n, count=n) for n in counts),
+    ]
+
+
+def _host_quantities(records: Records) -> Quantities:
+    return {f"host.{n:.0f}": rate for n, rate in records.curve(_STREAMS).items()}
+
+
+def _host_plots(records: Records) -> Sequence[Plot]:
+    seeds = [published_points("1 to 3", _BETWEEN_HOSTS)]
+    return _with_each(curve_plot(records, "From another host", "host", ("streams",), seeds))
+
+
+def _host_answer(records: Records) -> Sequence[str]:
+    curve = records.curve(_STREAMS)
+    sentences = _gains(curve)
+    if single := records.get(_SINGLE_BYTES):
+        milliseconds = 1e3 * single.values["latency_seconds_p50"]
+        sentences.append(
+            f"A single byte comes after {milliseconds:.2f} ms: the way there and back, and the server."
+        )
+    if not records.is_here:
+        wire = BETWEEN_HOSTS.host_rate_bytes_per_second / 1e6
+        shares = ", ".join(f"{n:.0f}: {100 * rate / wire:.0f} %" for n, rate in curve.items())
+        sentences.append(
+            f"No stream is slow by itself: each asks for all of a wire of 1 Gbit/s, which carries {wire:.0f} MB/s in "
+            f"full segments, and waits for it as random arrivals wait. So many streams have so much of it: {shares}."
+        )
+    elif curve:
+        busiest = max(r.values.get("client_cpu_demand_fraction", 0.0) for r in records.below(_STREAMS))
+        limit = "it may be the limit" if busiest >= _FULL_FRACTION else "it is not the limit"
+        sentences.append(
+            f"The process that read wanted {100 * busiest:.0f} % of a processor: {limit}. Of the one that served, "
+            "only its own host can tell."
+        )
     return sentences
 
 
@@ -107,9 +160,10 @@ EXPERIMENTS: Sequence[Experiment] = (
         title="From one instance to another",
         study="004",
         section="between instances",
-        summary="Deferred: needs a second host with a web server; penstock measures S3 and SQS.",
-        answer=lambda _: [
-            "It would be answered by `curl` against a second instance, one to three at a time."
-        ],
+        summary="One to twelve whole objects at a time, from whatever serves S3 on another host.",
+        steps=_host_steps,
+        quantities=_host_quantities,
+        plots=_host_plots,
+        answer=_host_answer,
     ),
 )

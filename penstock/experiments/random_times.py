@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from statistics import fmean
 
@@ -39,24 +39,36 @@ _CLUSTER_READ_COUNT_MIN = 100
 _PAIR_COUNT_MIN = 10  # of one size, to say how successive requests go together, or how hours differ
 _TAIL_PAIR_COUNT_MIN = 50  # of fewer than a hundred requests there is no 99th percentile
 _DRAW_COUNT = 100
-_REACH = 1.645  # standard errors to either end of a 90 % interval
+INTERVAL_REACH = 1.645  # standard errors to either end of a 90 % interval
 _STUDY_TEST_COUNT = 107_556  # 5.8
 _SIZES = {"1B": 1, "1KB": 1_000, "1MB": MB, "16MB": 16 * MB, "100MB": 100 * MB}
 
 
-def _poisson(counts: dict[str, int], wait_seconds_mean: float) -> Sequence[Step]:
-    """Pairs of requests, one right after the other, at exponential distances."""
-    chance = random.Random("poisson-probes")
-    turns = [(size, index) for size, count in counts.items() for index in range(count)]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How often requests of one size are made, each thread two in a row."""
+
+    size_bytes: int
+    pair_count: int
+    thread_count: int = 1
+
+
+def at_random_times(
+    samplings: Mapping[str, Sampling], wait_seconds_mean: float, *, world: str = "ec2-2007", place: str = ""
+) -> Sequence[Step]:
+    """Reads and writes of each kind at exponential distances, in an order of chance; a place leads the labels."""
+    chance = random.Random(f"poisson-probes{place}")
+    turns = [(name, index) for name, one in samplings.items() for index in range(one.pair_count)]
     chance.shuffle(turns)
     steps = []
-    for size, index in turns:
+    for name, index in turns:
+        one = samplings[name]
         # Single bytes are read from a cache, larger objects from a disk: what the lab makes of it.
-        world = "ec2-2007" if _SIZES[size] < MB else "ec2-2007-disk"
+        there = world if one.size_bytes < MB else f"{world}-disk"
         for kind, step in (("read", download_step), ("write", upload_step)):
             wait_seconds = chance.expovariate(1.0 / wait_seconds_mean)
-            label = f"{kind}/{size}/{index}"
-            steps.append(step(label, world, _SIZES[size], 1, count=2, wait_seconds=wait_seconds))
+            label, n = f"{place}{kind}/{name}/{index}", one.thread_count
+            steps.append(step(label, there, one.size_bytes, n, count=2 * n, wait_seconds=wait_seconds))
     return steps
 
 
@@ -66,6 +78,11 @@ def _poisson_steps(form: Form) -> Sequence[Step]:
     if form is Form.SHORT:
         return _poisson({"1B": 3, "1KB": 2, "1MB": 2}, 0.2)
     return _poisson(dict.fromkeys(_SIZES, 100), 300.0)
+
+
+def _poisson(counts: dict[str, int], wait_seconds_mean: float) -> Sequence[Step]:
+    pairs = {name: Sampling(size_bytes=_SIZES[name], pair_count=count) for name, count in counts.items()}
+    return at_random_times(pairs, wait_seconds_mean)
 
 
 def pair_of(record: Record) -> tuple[float, float]:
@@ -95,7 +112,7 @@ def correlation(pairs: Sequence[tuple[float, float]]) -> float:
 def correlation_between(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """Fisher's interval of 90 %, of more than three pairs."""
     middle = math.atanh(min(max(correlation(pairs), -0.999), 0.999))
-    reach = _REACH / math.sqrt(len(pairs) - 3)
+    reach = INTERVAL_REACH / math.sqrt(len(pairs) - 3)
     return math.tanh(middle - reach), math.tanh(middle + reach)
 
 
@@ -540,15 +557,5 @@ EXPERIMENTS: Sequence[Experiment] = (
         quantities=_surge_quantities,
         plots=_surge_plots,
         answer=_surge_answer,
-    ),
-    Experiment(
-        name="locations",
-        title="The same reads from elsewhere",
-        study="001",
-        section="5.9, table 2",
-        summary="Deferred: needs hosts in other places. Run `poisson-probes` on each of them and compare the reports.",
-        answer=lambda _: [
-            "It would be answered by `penstock measure run poisson-probes` on a host in each place."
-        ],
     ),
 )

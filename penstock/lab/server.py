@@ -1,6 +1,7 @@
 """Knows how to put a lab service behind a real socket, in this process or as a process of its own.
 
-    python -m penstock.lab.server s3|sqs --truth truth.json [--inbound inbound.json] [--port 0] [--seed 0]
+    python -m penstock.lab.server s3|sqs --truth truth.json [--inbound inbound.json] [--address 127.0.0.1] [--port 0]
+        [--seed 0]
 
 prints one JSON line, `{"endpoint_url": "http://127.0.0.1:PORT"}`, when it is ready, and ends on SIGTERM and on
 SIGINT.
@@ -29,25 +30,26 @@ from penstock.lab.s3 import S3Service
 from penstock.lab.sqs import QueueTruth, SqsService
 from penstock.units import KiB
 
-_HOST = "127.0.0.1"
+HERE = "127.0.0.1"  # nobody else reaches it
 # A client may have this much under way that the link has not carried: little against a part, so that the client
 # feels the rate of the link and not that of the loopback interface.
 _RECEIVE_BUFFER_BYTES = 128 * KiB
 
 
 @asynccontextmanager
-async def serving(application: web.Application, *, port: int = 0) -> AsyncIterator[str]:
-    """Serve on a socket of the loopback interface for as long as the context lasts; the endpoint's URL."""
+async def serving(application: web.Application, *, address: str = HERE, port: int = 0) -> AsyncIterator[str]:
+    """Serve on a socket, of the loopback interface or this address, while the context lasts; the endpoint's URL."""
     runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=0.2)
     await runner.setup()
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    is_long = ":" in address  # IPv6
+    listener = socket.socket(socket.AF_INET6 if is_long else socket.AF_INET, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         # Connections inherit it.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
-        listener.bind((_HOST, port))
+        listener.bind((address, port))
         await web.SockSite(runner, listener, backlog=1024).start()
-        yield f"http://{_HOST}:{listener.getsockname()[1]}"
+        yield f"http://{f'[{address}]' if is_long else address}:{listener.getsockname()[1]}"
     finally:
         await runner.cleanup()
         listener.close()
@@ -80,6 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--truth", type=Path, required=True, help="JSON: the fields of LinkTruth or QueueTruth"
     )
     parser.add_argument("--inbound", type=Path, help="the same of reads from S3, where they differ")
+    parser.add_argument("--address", default=HERE, help="of this host, where others may reach it")
     parser.add_argument("--port", type=int, default=0, help="0 is any that is free")
     parser.add_argument("--seed", type=int, default=0)
     parsed = parser.parse_args(arguments)
@@ -91,18 +94,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OSError, msgspec.DecodeError) as error:
         parser.error(f"the truth cannot be read: {error}")
     try:
-        asyncio.run(serve_until_stopped(application, parsed.port))
+        asyncio.run(serve_until_stopped(application, parsed.port, address=parsed.address))
     except OSError as error:
-        parser.error(f"port {parsed.port} cannot be used: {error}")
+        parser.error(f"{parsed.address}, port {parsed.port}, cannot be used: {error}")
     return 0
 
 
-async def serve_until_stopped(application: web.Application, port: int) -> None:
+async def serve_until_stopped(application: web.Application, port: int, *, address: str = HERE) -> None:
     """Say where, and go on until SIGTERM or SIGINT."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with serving(application, port=port) as endpoint_url:
+    async with serving(application, address=address, port=port) as endpoint_url:
         sys.stdout.write(json.dumps({"endpoint_url": endpoint_url}) + "\n")
         sys.stdout.flush()
         await stop.wait()

@@ -9,7 +9,9 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
+from penstock.lab.server import HERE
 from penstock.lab.worlds import World
 from penstock.trial.faces.face import REGION
 from penstock.trial.stage import CREDENTIALS, lab_endpoint
@@ -18,7 +20,6 @@ BUCKET = "lab"
 QUEUE_NAME = "lab"
 FOREIGN = ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL")
 """Variables that would lead elsewhere, or take a real token to the lab."""
-_HERE = "127.0.0.1"
 _TIMEOUT_SECONDS = 10.0
 
 
@@ -34,8 +35,9 @@ class Laboratory:
     def environment(self, existing: Mapping[str, str]) -> dict[str, str]:
         """The variables to set, so that SDKs and command lines of AWS speak with the lab and with nobody else."""
         without_proxy = existing.get("no_proxy") or existing.get("NO_PROXY") or ""
-        if _HERE not in without_proxy.split(","):
-            without_proxy = f"{without_proxy},{_HERE}".strip(",")
+        host = urlsplit(self.s3_endpoint_url).hostname or HERE
+        if host not in without_proxy.split(","):
+            without_proxy = f"{without_proxy},{host}".strip(",")
         return {
             "AWS_ENDPOINT_URL_S3": self.s3_endpoint_url,
             "AWS_ENDPOINT_URL_SQS": self.sqs_endpoint_url,
@@ -52,12 +54,13 @@ class Laboratory:
 
 
 @contextlib.contextmanager
-def laboratory(world: World) -> Iterator[Laboratory]:
-    """The servers for as long as the context lasts. Raises StageError when one does not start."""
+def laboratory(world: World, *, address: str = HERE, port: int = 0) -> Iterator[Laboratory]:
+    """The servers for as long as the context lasts: of S3 on the port, of SQS on the next. Raises StageError."""
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-lab-")))
-        s3 = stack.enter_context(lab_endpoint("s3", world, directory))
-        sqs = stack.enter_context(lab_endpoint("sqs", world, directory))
+        s3 = stack.enter_context(lab_endpoint("s3", world, directory, address=address, port=port))
+        after = port + 1 if port else 0
+        sqs = stack.enter_context(lab_endpoint("sqs", world, directory, address=address, port=after))
         _ask(urllib.request.Request(f"{s3}/{BUCKET}", method="PUT"))  # noqa: S310 - our own servers
         timeout = str(world.queue.visibility_timeout_seconds)
         queue = {"QueueName": QUEUE_NAME, "Attributes": {"VisibilityTimeout": timeout}}

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from penstock.client.connection import NoDaemonError, ask
-from penstock.lab.server import truth_json
+from penstock.lab.server import HERE, truth_json
 from penstock.lab.worlds import World
 from penstock.processes.interruption import held_off
 
@@ -39,11 +39,14 @@ class StageError(RuntimeError):
 
 
 @contextlib.contextmanager
-def lab_endpoint(service: str, world: World, directory: Path) -> Iterator[str]:
+def lab_endpoint(
+    service: str, world: World, directory: Path, *, address: str = HERE, port: int = 0
+) -> Iterator[str]:
     """The URL of the lab's S3 (``"s3"``) or SQS (``"sqs"``), served by a process of its own."""
     truth = directory / f"{service}-truth.json"
     truth.write_text(truth_json(world.link if service == "s3" else world.queue))
     command = [sys.executable, "-m", "penstock.lab.server", service, "--truth", str(truth)]
+    command += ["--address", address, "--port", str(port)]
     if service == "s3" and world.inbound is not None:
         inbound = directory / "s3-inbound.json"
         inbound.write_text(truth_json(world.inbound))

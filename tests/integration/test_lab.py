@@ -81,7 +81,7 @@ def test_a_shell_reads_what_it_prints(monkeypatch: pytest.MonkeyPatch) -> None:
         sqs_endpoint_url="http://127.0.0.1:2",
         queue_url="http://127.0.0.1:2/0/lab",
     )
-    monkeypatch.setattr("penstock.cli.lab.laboratory", lambda _: contextlib.nullcontext(found))
+    monkeypatch.setattr("penstock.cli.lab.laboratory", lambda *_, **__: contextlib.nullcontext(found))
     monkeypatch.setattr("signal.pause", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
     for name, value in ELSEWHERE.items():
         monkeypatch.setenv(name, value)

@@ -28,7 +28,6 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(1200)]  # the first test wai
 
 PENSTOCK = [sys.executable, "-c", "from penstock.cli.entry import main; main()"]
 TRY_COUNT_MAX = 12  # a busy machine spoils what takes a fifth of a second
-NAMES = [name for name, row in EXPERIMENTS.items() if row.steps(Form.SHORT)]
 
 
 def killed_after_its_first_step(words: list[str]) -> str | None:
@@ -53,7 +52,7 @@ def kept_in(directory: Path) -> dict[str, Any]:
     return {record["label"]: record for record in records if record["reason"] is None}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EXPERIMENTS)
 def test_an_experiment_survives_a_kill_and_ends(
     name: str, s3_url: str, sqs_url: str, bucket: str, tmp_path: Path
 ) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from penstock.daemon.config import AwsSection, Configuration
-from penstock.experiments.archive import Archive, newest_measured
+from penstock.experiments.archive import Archive, measured
 from penstock.experiments.experiment import SCALED_DOWN, Form, Record, Records
 from penstock.experiments.page import compare, page_html, section_html
 from penstock.experiments.random_times import correlation, peak_count
@@ -19,8 +19,6 @@ from penstock.experiments.really import steps_here
 from penstock.experiments.table import EXPERIMENTS
 from penstock.experiments.virtually import run_in_lab
 from penstock.units import number
-
-DEFERRED = {"locations", "host-to-host"}
 
 
 @cache
@@ -36,7 +34,7 @@ def test_a_plan_says_what_it_costs_before_it_is_run(name: str, form: Form) -> No
     experiment = EXPERIMENTS[name]
     steps = experiment.steps(form)
     assert len({step.label for step in steps}) == len(steps)
-    assert bool(steps) is (name not in DEFERRED)
+    assert steps
     for step in steps:
         cost = step.cost_of_all
         assert 0 < cost.duration_seconds < math.inf
@@ -129,8 +127,8 @@ def test_records_outlive_a_crash_and_know_their_plans(tmp_path: Path) -> None:
         file.write('{"steps": "torn')
     archive.append(a_record("two"))
     assert [record.label for record in archive.read()] == ["one", "two"]
-    assert len(newest_measured(tmp_path, surge)) == 2
-    assert SCALED_DOWN in surge.answers(newest_measured(tmp_path, surge))
+    assert len(measured(tmp_path, surge)) == 2
+    assert SCALED_DOWN in surge.answers(measured(tmp_path, surge))
     assert SCALED_DOWN not in surge.answers(Records(archive.read(), is_here=True))
     archive.path.write_text(archive.path.read_text().replace('"steps":"', '"steps":"0'))
     assert archive.read() == []

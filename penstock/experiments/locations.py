@@ -1,0 +1,392 @@
+"""Knows the published reads and writes from hosts in other places, and what makes places differ.
+
+A run on real services measures one place, `here`. What was measured in the others comes as files (`archive.taken_out`)
+and is set beside it. Places are told apart by what their labels begin with.
+
+What a request of m bytes takes from a place with the round trip R, where no more than W bytes are under way on a
+connection, is service + R (1 + m / W). So over places, what a megabyte takes is a straight line over what a single byte
+takes, with the slope 1 + m / W, whatever the service's part is. How near the places are to such a line says how much of
+their differences is distance. Where eight requests at once carry hardly more than one, it is not the connection that is
+slow, but the line or the host.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import correlation, fmean, linear_regression, median, pstdev, stdev
+
+from penstock.experiments.calibrations import PLACES
+from penstock.experiments.experiment import (
+    HERE,
+    MB,
+    Experiment,
+    Form,
+    Grid,
+    Intervals,
+    Plot,
+    Quantities,
+    Record,
+    Records,
+    Series,
+    Step,
+    published,
+    published_points,
+    quantile,
+)
+from penstock.experiments.random_times import INTERVAL_REACH, Sampling, at_random_times, pair_of
+from penstock.units import format_seconds
+
+_KINDS = ("read", "write")
+_THREAD_COUNT = 8  # at once
+_AT_ONCE = f"{_THREAD_COUNT}x1MB"
+_PAIR_COUNT_MIN = 10  # to give an interval
+_RARE_COUNT_MIN = 100  # requests, to say what one of a hundred is
+_FURTHER = 1.2  # times the latency of the nearest place
+_PLACE_COUNT_MIN = 3  # two always lie on a line
+_EXPLAINED_MIN = 0.9  # of the variance
+_TRIPS_MIN = 1.2  # round trips; with fewer a megabyte is under way as a whole
+_LINE_RATIO_MAX = _THREAD_COUNT / 2
+_FETCH_SHARE_MIN = 0.2  # of a read, to be worth a sentence
+_FIRST_BYTE = "first_byte_seconds_mean"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Published:
+    """A row of table 2, in KB/s."""
+
+    read: tuple[float, float, float]  # mean, one of a hundred is faster, standard deviation
+    write: tuple[float, float, float]
+
+
+_TABLE = {
+    "netherlands": _Published(read=(212, 294, 34), write=(382, 493, 142)),
+    "harvard": _Published(read=(412, 796, 121), write=(620, 844, 95)),
+    "pittsburgh": _Published(read=(530, 1005, 183), write=(1546, 2048, 404)),
+    "mit": _Published(read=(651, 1033, 231), write=(2200, 2741, 464)),
+    "ec2": _Published(read=(799, 1314, 320), write=(5279, 10229, 2209)),
+}
+
+
+def _steps(form: Form) -> Sequence[Step]:
+    if form is Form.LAB:
+        return [
+            step
+            for place in PLACES
+            for step in at_random_times(_samplings(100, 400, 10), 1800.0, world=place, place=f"{place}/")
+        ]
+    samplings, wait_seconds = (
+        (_samplings(3, 4, 1), 0.2) if form is Form.SHORT else (_samplings(50, 200, 10), 300.0)
+    )
+    return at_random_times(samplings, wait_seconds, world="ec2", place=f"{HERE}/")
+
+
+def _samplings(latency: int, megabyte: int, at_once: int) -> dict[str, Sampling]:
+    return {
+        "1B": Sampling(size_bytes=1, pair_count=latency),
+        "1MB": Sampling(size_bytes=MB, pair_count=megabyte),
+        _AT_ONCE: Sampling(size_bytes=MB, pair_count=at_once, thread_count=_THREAD_COUNT),
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Way:
+    """What one place measured in one direction: single bytes, megabytes, and eight of these at once."""
+
+    single: Sequence[Record]
+    megabyte: Sequence[Record]
+    at_once: Sequence[Record]
+
+    @property
+    def seconds(self) -> list[float]:
+        """Of each request for a megabyte."""
+        return _seconds(self.megabyte)
+
+    @property
+    def speeds(self) -> list[float]:
+        """KB/s of each of them, the slowest first."""
+        return sorted(_speeds(self.megabyte))
+
+    @property
+    def latency_seconds(self) -> float | None:
+        """Of a single byte."""
+        return median(_seconds(self.single)) if self.single else None
+
+    @property
+    def at_once_ratio(self) -> float | None:
+        """What eight requests at once carry over what one does."""
+        if not self.at_once or not self.megabyte:
+            return None
+        several, one = (
+            median(r.megabytes_per_second for r in group) for group in (self.at_once, self.megabyte)
+        )
+        return several / one
+
+    @property
+    def fetch_seconds(self) -> float | None:
+        """Of a read: how much later the answer to a megabyte begins than that to a single byte."""
+        begins = [
+            [record.values[_FIRST_BYTE] for record in group if _FIRST_BYTE in record.values]
+            for group in (self.megabyte, self.single)
+        ]
+        return median(begins[0]) - median(begins[1]) if all(begins) else None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Of 90 %, of the mean speed; the two of a pair go together and are one draw."""
+        means = [fmean(speeds) for r in self.megabyte if (speeds := _speeds([r]))]
+        if len(means) < _PAIR_COUNT_MIN:
+            return None
+        reach = INTERVAL_REACH * stdev(means) / math.sqrt(len(means))
+        return fmean(means) - reach, fmean(means) + reach
+
+    def spread(self) -> list[float | None]:
+        """As the table has it: the mean, what one of a hundred exceeds, and the standard deviation."""
+        speeds = self.speeds
+        if not speeds:
+            return [None] * 3
+        top = quantile(speeds, 0.99) if len(speeds) >= _RARE_COUNT_MIN else None
+        return [fmean(speeds), top, pstdev(speeds)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """Both directions."""
+
+    name: str
+    read: _Way
+    write: _Way
+
+    @property
+    def ways(self) -> tuple[tuple[str, _Way], ...]:
+        """By what is done."""
+        return ("read", self.read), ("write", self.write)
+
+
+def _seconds(records: Sequence[Record]) -> list[float]:
+    return [seconds for record in records for seconds in pair_of(record) if seconds > 0]
+
+
+def _speeds(records: Sequence[Record]) -> list[float]:
+    return [1e-3 * MB / seconds for seconds in _seconds(records)]
+
+
+def _places(records: Records) -> list[_Place]:
+    """All that measured a megabyte, the slowest reader first, as in the table."""
+    names = dict.fromkeys(record.label.split("/")[0] for record in records.below(""))
+    found = [
+        _Place(name=name, read=_way(records, f"{name}/read"), write=_way(records, f"{name}/write"))
+        for name in names
+    ]
+    measured = [place for place in found if place.read.seconds or place.write.seconds]
+    return sorted(measured, key=lambda place: fmean(place.read.speeds or [math.inf]))
+
+
+def _way(records: Records, prefix: str) -> _Way:
+    single, megabyte, at_once = (records.below(f"{prefix}/{name}/") for name in ("1B", "1MB", _AT_ONCE))
+    return _Way(single=single, megabyte=megabyte, at_once=at_once)
+
+
+def _quantities(records: Records) -> Quantities:
+    return {
+        f"location.{place.name}.{kind}": fmean(way.speeds)
+        for place in _places(records)
+        for kind, way in place.ways
+        if way.speeds
+    }
+
+
+def _intervals(records: Records) -> Intervals:
+    return {
+        f"location.{place.name}.{kind}": interval
+        for place in _places(records)
+        for kind, way in place.ways
+        if (interval := way.interval) is not None
+    }
+
+
+def _grids(records: Records) -> Sequence[Grid]:
+    """Table 2, and beside it what tells why."""
+    places = _places(records)
+    speeds = Grid(
+        title="Objects of 1 MB, KB/s",
+        headings=(
+            "place",
+            "reads",
+            "mean",
+            "1 % above",
+            "deviation",
+            "writes",
+            "mean",
+            "1 % above",
+            "deviation",
+        ),
+        rows=[
+            [
+                place.name,
+                *(len(place.read.speeds), *place.read.spread()),
+                *(len(place.write.speeds), *place.write.spread()),
+            ]
+            for place in places
+        ],
+    )
+    reasons = Grid(
+        title=f"One byte, and {_THREAD_COUNT} objects at once",
+        headings=("place", "read of 1 B, ms", "write of 1 B, ms", "8 reads over 1", "8 writes over 1"),
+        rows=[
+            [
+                place.name,
+                *(None if (s := way.latency_seconds) is None else 1e3 * s for _, way in place.ways),
+                *(way.at_once_ratio for _, way in place.ways),
+            ]
+            for place in places
+        ],
+    )
+    return [speeds, reasons] if places else []
+
+
+def _plots(records: Records) -> Sequence[Plot]:
+    places = _places(records)
+    plots = []
+    for index, kind in enumerate(_KINDS):
+        series = [_shares(place.name, place.ways[index][1].speeds) for place in places]
+        tops = [published(name, [getattr(row, kind)[1]], [0.99]) for name, row in _TABLE.items()]
+        plots.append(
+            Plot(
+                title=f"How fast a {kind} of 1 MB is, by place",
+                x_title="KB/s",
+                y_title="share",
+                series=[one for one in series if one.x] + tops,
+                is_log_x=True,
+            )
+        )
+    means = [
+        Series(name=place.name, x=[fmean(place.write.speeds)], y=[fmean(place.read.speeds)], is_line=False)
+        for place in places
+        if place.write.speeds and place.read.speeds
+    ]
+    table = {float(row.write[0]): float(row.read[0]) for row in _TABLE.values()}
+    together = Plot(
+        title="Reads by writes, the mean of each place",
+        x_title="write, KB/s",
+        y_title="read, KB/s",
+        series=[*means, published_points("table 2", table, is_line=True)],
+        is_log_x=True,
+        is_log_y=True,
+    )
+    return [*plots, together]
+
+
+def _shares(name: str, speeds: Sequence[float]) -> Series:
+    """Of all requests, how many are no faster."""
+    every = max(1, len(speeds) // 200)
+    shares = [(index + 1) / len(speeds) for index in range(len(speeds))]
+    return Series(name=name, x=speeds[::every], y=shares[::every])
+
+
+def _answer(records: Records) -> Sequence[str]:
+    places = _places(records)
+    found = [*_distance_sentences(places), *_line_sentences(places), *_fetch_sentences(places)]
+    if not records.is_here:
+        harvard, mit = (1e3 * PLACES[name].round_trip_seconds for name in ("harvard", "mit"))
+        found.append(
+            f"Harvard and MIT are in one city, and their writes give round trips of {harvard:.0f} and {mit:.0f} ms: "
+            "what differs is the way, not the distance. The poor peering that the study supposes need not do more."
+        )
+    elif len(places) == 1:
+        found.append(
+            "This is one place. `penstock measure report locations --output NAME.jsonl` takes out what was measured in "
+            "each, and `--with NAME.jsonl` compares it."
+        )
+    return found
+
+
+def _distance_sentences(places: Sequence[_Place]) -> list[str]:
+    """How many round trips a megabyte takes, and how much of the differences that explains."""
+    known = [(seconds, place) for place in places if (seconds := place.read.latency_seconds) is not None]
+    if len(known) < 2:
+        return []
+    latencies = [seconds for seconds, _ in known]
+    if max(latencies) < _FURTHER * min(latencies):
+        return ["A single byte comes as soon to all places: they lie too close to tell what distance does."]
+    return [
+        _slope_sentence(kind, [(latency, median(way.seconds)) for latency, way in ways])
+        for index, kind in enumerate(_KINDS)
+        if len(ways := [(latency, way) for latency, place in known if (way := place.ways[index][1]).seconds])
+        > 1
+    ]
+
+
+def _slope_sentence(kind: str, points: Sequence[tuple[float, float]]) -> str:
+    """From seconds of a byte and seconds of a megabyte, which are not all the same."""
+    trips = linear_regression(*zip(*points, strict=True)).slope
+    told = f"For each millisecond that a byte takes longer, a {kind} of 1 MB takes {trips:.1f} ms longer"
+    if len(points) < _PLACE_COUNT_MIN:
+        return f"{told}; two places do not tell whether that is distance alone."
+    explained = correlation(*zip(*points, strict=True)) ** 2
+    told += f", which explains {100 * explained:.1f} % of how places differ"
+    if explained < _EXPLAINED_MIN or trips < _TRIPS_MIN:
+        return f"{told}: more than distance makes them differ."
+    window = 1e-3 * MB / (trips - 1.0)
+    return f"{told}: it is the round trip, taken so many times, as with {window:.0f} KB under way on a connection."
+
+
+def _line_sentences(places: Sequence[_Place]) -> list[str]:
+    """Whether a connection is what is slow, or all of them together."""
+    ratios = {
+        f"{kind}s from {place.name}": ratio
+        for place in places
+        for kind, way in place.ways
+        if (ratio := way.at_once_ratio) is not None
+    }
+    slow = {name: ratio for name, ratio in ratios.items() if ratio <= _LINE_RATIO_MAX}
+    others = [ratio for name, ratio in ratios.items() if name not in slow]
+    found = []
+    if others:
+        found.append(
+            f"{'Elsewhere e' if slow else 'E'}ight requests at once carry {min(others):.1f} to {max(others):.1f} times "
+            "as much as one: it is each connection that is slow, and more of them carry more."
+        )
+    if slow:
+        listed = ", ".join(f"{name} {ratio:.1f}" for name, ratio in slow.items())
+        found.append(
+            f"Eight at once carry only so many times as much as one: {listed}. There the line, the host or the store "
+            "is slow, and more connections help little."
+        )
+    return found[::-1]
+
+
+def _fetch_sentences(places: Sequence[_Place]) -> list[str]:
+    """What of a read is the service's own, where that is much of it."""
+    fetched = [
+        seconds
+        for place in places
+        if (seconds := place.read.fetch_seconds) is not None
+        and seconds > _FETCH_SHARE_MIN * median(place.read.seconds)
+    ]
+    if not fetched:
+        return []
+    sentence = (
+        f"The answer to a read of 1 MB begins {format_seconds(median(fetched))} later than that to one of a byte: the "
+        "service's own time, and why reads are slower than writes."
+    )
+    return [sentence]
+
+
+EXPERIMENTS: Sequence[Experiment] = (
+    Experiment(
+        name="locations",
+        title="The same reads and writes from elsewhere",
+        study="001",
+        section="5.9, table 2 and figure 9",
+        summary="Pairs of requests of 1 MB and of 1 B at exponential distances, on a host in each place.",
+        has_places=True,
+        steps=_steps,
+        quantities=_quantities,
+        intervals=_intervals,
+        plots=_plots,
+        grids=_grids,
+        answer=_answer,
+    ),
+)

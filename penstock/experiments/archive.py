@@ -45,8 +45,12 @@ class Archive:
         self._digest = digest(experiment.steps(form))
 
     def read(self) -> list[Record]:
-        """What is there of this table of plans; a line that was cut short by a crash is none."""
-        return [line.record for line in _lines(self.path) if line.steps == self._digest]
+        """The newest of each step of this table of plans; a line that was cut short by a crash is none."""
+        return list(
+            {
+                line.record.label: line.record for line in _lines(self.path) if line.steps == self._digest
+            }.values()
+        )
 
     def records(self) -> Records:
         """By label."""

@@ -11,6 +11,7 @@ from typing import Any
 from penstock.models.prices import NetworkPath, tariff
 from penstock.models.s3.download import RANGE_SIZE_BYTES_MAX, RANGE_SIZE_BYTES_MIN, S3DownloadSetting
 from penstock.models.s3.parts import PART_SIZE_BYTES_MAX, PART_SIZE_BYTES_MIN
+from penstock.models.s3.read_objects import READ_OBJECT_PART_BYTES
 from penstock.models.s3.upload import S3UploadSetting
 from penstock.operations.s3.download import DOWNLOAD as DOWNLOADS
 from penstock.operations.s3.upload import UPLOAD as UPLOADS
@@ -67,9 +68,11 @@ class Step:
             return tariff.usd(write_request_count=requests, sent_bytes=moved)
         if self.operation == QUEUE:
             return tariff.usd(write_request_count=requests, sent_bytes=moved, received_bytes=moved)
-        put = self.payload_size_bytes
         return tariff.usd(
-            read_request_count=requests, write_request_count=2, sent_bytes=put, received_bytes=moved
+            read_request_count=requests,
+            write_request_count=_putting_request_count(self.payload_size_bytes),
+            sent_bytes=self.payload_size_bytes,
+            received_bytes=moved,
         )
 
     @property
@@ -330,7 +333,7 @@ def download_step(
         payload_size_bytes=size,
         setting=S3DownloadSetting(thread_count=threads, range_size_bytes=range_size_bytes),
         # One more is put to be read.
-        cost_max=_cost(size, count + 1, threads, seconds=duration_seconds),
+        cost_max=_cost(size, count + 1, threads, seconds=duration_seconds, more=_putting_request_count(size)),
         body_count=count,
         **rest,
     )
@@ -356,7 +359,12 @@ def queue_step(
     )
 
 
-def _cost(body_bytes: int, count: int, threads: int, *, seconds: float | None = None) -> Cost:
+def _putting_request_count(size: int) -> int:
+    """To put what is read in parts, and to look for it and remove it; no more than half of a plan is for putting."""
+    return 2 * math.ceil(size / READ_OBJECT_PART_BYTES) + 16
+
+
+def _cost(body_bytes: int, count: int, threads: int, *, seconds: float | None = None, more: int = 0) -> Cost:
     """Bodies once and a little more, for the requests around them and for a few that fail."""
     spare = 2 + threads // 8
     moved = body_bytes * (count + spare)
@@ -364,7 +372,7 @@ def _cost(body_bytes: int, count: int, threads: int, *, seconds: float | None = 
         seconds = 120.0 + count / threads + moved / threads / CONNECTION_RATE_MIN
     return Cost(
         transferred_bytes=moved,
-        request_count=2 * (count + spare) + 2 * threads + 8,
+        request_count=2 * (count + spare) + 2 * threads + 8 + more,
         duration_seconds=seconds,
     )
 

@@ -293,7 +293,11 @@ class _Site:
             worker_count_max=max(step.process_count, 1),
         )
         if step.operation == DOWNLOAD:
-            return S3DownloadProbe(workspace, is_apart=step.process_count > 0)
+            return S3DownloadProbe(
+                workspace,
+                read_object_bytes_max=step.payload_size_bytes,  # read whole
+                is_apart=step.process_count > 0,
+            )
         assert step.operation == UPLOAD
         return S3UploadProbe(workspace, is_verified=True)
 

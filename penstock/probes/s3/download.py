@@ -29,6 +29,7 @@ from datetime import datetime
 from penstock.clock import Clock
 from penstock.models.prices import RETRIEVAL_CLASSES
 from penstock.models.s3.download import S3DownloadSetting
+from penstock.models.s3.read_objects import READ_OBJECT_BYTES_MAX
 from penstock.probes.measurement import Effort, summarize
 from penstock.probes.outside import Missing, RangeReader, Refused, RequestError
 from penstock.probes.probe import NO_TIME, inconclusive
@@ -52,17 +53,19 @@ class S3DownloadProbe:
         *,
         object_key: str = "",
         object_storage_class: str = "standard",
+        read_object_bytes_max: int = READ_OBJECT_BYTES_MAX,
         is_apart: bool = False,
     ) -> None:
         """With an `object_key` that object is read, and nothing is ever written.
 
-        Where reading its class has a price for each byte, it is read only when that class is named.
+        Where reading its class has a price for each byte, it is read only when that class is named. Without one, an
+        object of no more than `read_object_bytes_max` is put.
         """
         self._workspace = workspace
         self._object_key = object_key
         self._object_storage_class = object_storage_class
         self._named: ReadObject | None = None
-        self._objects = ReadObjects(workspace, operation=OPERATION)
+        self._objects = ReadObjects(workspace, operation=OPERATION, bytes_max=read_object_bytes_max)
         self._staff = workspace.staff(is_apart=is_apart)
         self._read_bytes: dict[str, int] = {}  # of each object so far
         self.used = Cost()

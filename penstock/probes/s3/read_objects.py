@@ -17,7 +17,7 @@ from functools import partial
 from typing import TypeVar
 
 from penstock.models.prices import RETRIEVAL_CLASSES
-from penstock.models.s3.read_objects import READ_OBJECT_BYTES_MAX, READ_OBJECT_PART_BYTES
+from penstock.models.s3.read_objects import READ_OBJECT_PART_BYTES
 from penstock.probes.cleaning import clean_up_shielded, struck_when_gone
 from penstock.probes.leftovers import run_name
 from penstock.probes.outside import RequestError, Throttled
@@ -54,12 +54,13 @@ class ReadObject:
 class ReadObjects:
     """The objects of one bucket that may be read, by the size that was wanted."""
 
-    def __init__(self, workspace: Workspace, *, operation: str) -> None:
+    def __init__(self, workspace: Workspace, *, operation: str, bytes_max: int) -> None:
         self._workspace = workspace
+        self._bytes_max = bytes_max
         self._operation = operation
         self._known: dict[int, ReadObject] = {}  # by the size that was wanted
         self._own: dict[str, Leftover] = {}  # by key
-        self._room_bytes = READ_OBJECT_BYTES_MAX  # what could be put in the time of a probe
+        self._room_bytes = bytes_max  # what could be put in the time of a probe
         self._tariff = FREE  # of the plan that is carried out
         self._refusals_left = 0  # that may be met with patience while an object is put
         self.used = Cost()  # by putting and looking, since the start
@@ -73,7 +74,7 @@ class ReadObjects:
         RequestError.
         """
         self._tariff = tariff
-        wanted = min(payload_bytes, READ_OBJECT_BYTES_MAX)
+        wanted = min(payload_bytes, self._bytes_max)
         known = self._known.get(wanted)
         if known is not None and known.size_bytes >= range_bytes:
             return known

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
@@ -12,13 +13,23 @@ import pytest
 
 from penstock.daemon.config import AwsSection, Configuration
 from penstock.experiments.archive import Archive, measured
-from penstock.experiments.experiment import SCALED_DOWN, Form, Record, Records
+from penstock.experiments.experiment import DOWNLOAD, S3_TARIFF, SCALED_DOWN, Form, Record, Records
 from penstock.experiments.page import compare, page_html, section_html
 from penstock.experiments.random_times import correlation, peak_count
 from penstock.experiments.really import steps_here
 from penstock.experiments.table import EXPERIMENTS
-from penstock.experiments.virtually import run_in_lab
+from penstock.experiments.virtually import plan_of, run_in_lab
+from penstock.lab.s3 import S3Service
+from penstock.lab.virtual_time import VirtualClock, run_virtually
+from penstock.lab.worlds import NEAR
+from penstock.probes.probe import NoJournal
+from penstock.probes.s3.download import S3DownloadProbe
+from penstock.probes.s3.workspace import Workspace
+from penstock.trial.simulated_aws import SimulatedObjectStore
 from penstock.units import number
+from penstock.vocabulary import Observation, Place
+
+PLACE = Place(operation="", region="us-east-1", instance_type="simulated")
 
 
 @cache
@@ -43,6 +54,29 @@ def test_a_plan_says_what_it_costs_before_it_is_run(name: str, form: Form) -> No
     if form is Form.SHORT:
         assert experiment.cost(form).transferred_bytes < 1e9
         assert experiment.cost(form).usd < 0.10
+
+
+@pytest.mark.parametrize("name", ["poisson-probes", "surge", "locations", "parallel-curls", "host-to-host"])
+def test_a_plan_pays_for_what_it_reads(name: str) -> None:
+    """Also the largest objects of the full form are put, by AWS's prices, and read as often as the step says."""
+    reads = [step for step in EXPERIMENTS[name].steps(Form.FULL) if step.operation == DOWNLOAD]
+    steps = {(step.payload_size_bytes, step.setting): step for step in reads}.values()
+
+    async def story(clock: VirtualClock) -> None:
+        for step in steps:
+            service = S3Service(NEAR.link, clock=clock, seed=1, inbound=NEAR.inbound)
+            service.shelf.create_bucket("b")
+            store = SimulatedObjectStore(service)
+            workspace = Workspace(store, clock, NoJournal(), "b", loop_tick_seconds=3600.0)
+            probe = S3DownloadProbe(workspace, read_object_bytes_max=step.payload_size_bytes)
+            outcome = await probe.run(plan_of(step, PLACE, S3_TARIFF))
+            assert isinstance(outcome, Observation), (step.label, outcome)
+            wanted = (step.body_count or 0) * step.payload_size_bytes
+            assert outcome.measures["downloaded_bytes"] == wanted, step.label
+            assert probe.used.usd <= step.usd(S3_TARIFF)
+            await probe.close()
+
+    run_virtually(story, start_at=datetime(2026, 1, 1, tzinfo=UTC))
 
 
 @pytest.mark.parametrize("name", ["parallel-curls", "surge", "bottlenecks"])

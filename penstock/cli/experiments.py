@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import asdict
 from operator import itemgetter
 from pathlib import Path
@@ -200,7 +200,7 @@ def run_experiment(
             click.echo(f"{name}: {_cost_sentence(cost)}")
         return
     if is_lab:
-        lab, here = _run_in_lab(experiment, form, _directory(directory)), None
+        lab, here = _run_in_lab(experiment, form, _directory(directory), tell=_tell), None
     else:
         lab, here = Records([]), _run_for_real(experiment, form, directory, given)
     _show(experiment, lab=lab, here=here, as_json=as_json)
@@ -256,13 +256,15 @@ async def until_signalled(work: Coroutine[Any, Any, ResultT]) -> ResultT:
     return await working
 
 
-def _run_in_lab(experiment: Experiment, form: Form, directory: Path) -> Records:
+def _run_in_lab(
+    experiment: Experiment, form: Form, directory: Path, *, tell: Callable[[Record], None]
+) -> Records:
     from penstock.experiments.archive import Archive, ArchiveError
     from penstock.experiments.experiment import Form, Records
     from penstock.experiments.virtually import run_in_lab
 
     end_tidily()
-    found = run_in_lab(experiment.steps(form), _tell)
+    found = run_in_lab(experiment.steps(form), tell)
     archive = Archive(directory, experiment, form)
     with ended_by(ArchiveError):
         archive.write(found)
@@ -271,11 +273,10 @@ def _run_in_lab(experiment: Experiment, form: Form, directory: Path) -> Records:
 
 
 def _refuse_troubles(records: Sequence[Record]) -> None:
-    troubles = [record for record in records if record.reason is not None]
+    """If there is nothing else: each was told when it came."""
+    troubles = [record.reason for record in records if record.reason is not None]
     if troubles and len(troubles) == len(records):
-        raise TroubleError(f"nothing was measured; {troubles[0].reason}")
-    for record in troubles:
-        click.echo(f"{record.label}: {record.reason}", err=True)
+        raise TroubleError(f"nothing was measured; {troubles[0]}")
 
 
 def _show(experiment: Experiment, *, lab: Records, here: Records | None, as_json: bool) -> None:
@@ -366,11 +367,14 @@ def report_experiment(
     chosen = list(_table().values()) if is_all else [_experiment(name or "")]
     place = _directory(directory)
     kept = directory or beside(load_configuration(main_file).configuration.daemon.database_path)
+    if output is not None and output.suffix == ".jsonl":
+        _write(output, _taken_out(kept, chosen))
+        return
     with ended_by(ArchiveError):
         lab = {row.name: _lab_records(row, place) for row in chosen}
         here = {row.name: measured(kept, row, others) for row in chosen}
         if output is not None:
-            _write(output, _written(output, chosen, kept, lab, here))
+            _write(output, _page(output, chosen, lab, here))
     if is_all:
         _show_counts(verdicts(chosen, lab), as_json=as_json)
         return
@@ -386,7 +390,7 @@ def _lab_records(experiment: Experiment, directory: Path) -> Records:
     if len(records) or not experiment.steps(Form.LAB):
         return records
     click.echo(f"{experiment.name}: in the lab ...", err=True)
-    return _run_in_lab(experiment, Form.LAB, directory)
+    return _run_in_lab(experiment, Form.LAB, directory, tell=lambda _: None)
 
 
 def _show_counts(verdicts: Mapping[str, Verdict], *, as_json: bool) -> None:
@@ -403,22 +407,22 @@ def _show_counts(verdicts: Mapping[str, Verdict], *, as_json: bool) -> None:
     )
 
 
-def _written(
-    output: Path,
-    chosen: Sequence[Experiment],
-    kept: Path,
-    lab: Mapping[str, Records],
-    here: Mapping[str, Records],
+def _taken_out(kept: Path, chosen: Sequence[Experiment]) -> str:
+    """What was measured here, as `--with` reads it."""
+    from penstock.experiments.archive import ArchiveError, newest
+
+    with ended_by(ArchiveError):
+        found = [archive.text(archive.read()) for row in chosen if (archive := newest(kept, row)) is not None]
+    if not found:
+        raise TroubleError(f"nothing was measured yet: `penstock measure run {chosen[0].name}` does")
+    return "".join(found)
+
+
+def _page(
+    output: Path, chosen: Sequence[Experiment], lab: Mapping[str, Records], here: Mapping[str, Records]
 ) -> str:
-    """A page, of the kind that its name says; or what was measured here, as `--with` reads it."""
-    from penstock.experiments.archive import newest
     from penstock.experiments.page import page_html, page_markdown, section_html
 
-    if output.suffix == ".jsonl":
-        archives = [archive for row in chosen if (archive := newest(kept, row)) is not None]
-        if not archives:
-            raise TroubleError(f"nothing was measured yet: `penstock measure run {chosen[0].name}` does")
-        return "".join(archive.text(archive.read()) for archive in archives)
     if output.suffix == ".md":
         return page_markdown(chosen, lab)
     return page_html({row.name: section_html(row, lab[row.name], here[row.name]) for row in chosen})

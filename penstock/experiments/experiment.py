@@ -382,6 +382,19 @@ def quantile(values: Sequence[float], fraction: float) -> float:
     return percentile(sorted(values), fraction)
 
 
+def knee(curve: Mapping[float, float]) -> float:
+    """The fewest that carry all but a twentieth of the most."""
+    return min(n for n, rate in curve.items() if rate > 0.95 * max(curve.values()))
+
+
+def enough(curve: Mapping[float, float], noun: str) -> str:
+    """How many are worth having here, unless each more brought more."""
+    fewest, most = knee(curve), max(curve)
+    if fewest < most:
+        return f"Of up to {most:.0f} {noun} {fewest:.0f} carry all there is, {max(curve.values()):.1f} MB/s"
+    return f"{fewest:.0f} {noun}, the most that were tried, carry {curve[fewest]:.1f} MB/s, and more may carry more"
+
+
 def curve_plot(
     records: Records, title: str, prefix: str, names: Sequence[str], seeds: Sequence[Series] = ()
 ) -> Plot:

@@ -19,6 +19,7 @@ from penstock.experiments.experiment import (
     curve_plot,
     download_step,
     each_of,
+    enough,
     published_points,
     upload_step,
 )
@@ -137,8 +138,8 @@ def _host_answer(records: Records) -> Sequence[str]:
         busiest = max(r.values.get("client_cpu_demand_fraction", 0.0) for r in records.below(_STREAMS))
         limit = "it may be the limit" if busiest >= _FULL_FRACTION else "it is not the limit"
         sentences.append(
-            f"The process that read wanted {100 * busiest:.0f} % of a processor: {limit}. Of the one that served, "
-            "only its own host can tell."
+            f"{enough(curve, 'streams')}. The process that read wanted {100 * busiest:.0f} % of a processor: {limit}. "
+            "Of the one that served, only its own host can tell."
         )
     return sentences
 

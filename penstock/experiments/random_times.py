@@ -25,6 +25,8 @@ from penstock.experiments.experiment import (
     curve_series,
     download_step,
     each_of,
+    enough,
+    knee,
     published,
     published_points,
     quantile,
@@ -503,35 +505,26 @@ def _surge_answer(records: Records) -> Sequence[str]:
     curve, two = records.curve("surge/1/"), records.curve("surge/2/")
     if len(curve) < 2:
         return []
-    knee = min(n for n, rate in curve.items() if rate > 0.95 * max(curve.values()))
-    most = max(two.keys() & curve.keys(), default=knee)
-    ratio = two.get(most, 0.0) / curve[most]
+    most = max(two.keys() & curve.keys(), default=0.0)
+    ratio = two[most] / curve[most] if most else 0.0
     if not records.is_here:
-        return [
-            (
-                f"{knee:.0f} threads are enough: the host's 250 Mbit/s are the limit from there on, not its processor. "
-                f"Two hosts move {ratio:.1f} times as much, so the service is not the limit either. In the lab each "
-                "host is "
-                "a link of its own; on real services a process of its own, so that two share what this host has."
-            )
-        ]
-    busy = max(r.values.get("client_cpu_demand_fraction", 0.0) for r in records.below("surge/1/"))
-    enough = (
-        f"Of up to {max(curve):.0f} threads {knee:.0f} are enough here for {max(curve.values()):.1f} MB/s"
-        if knee < max(curve)
-        else f"{knee:.0f} threads, the most that were tried, carry {curve[knee]:.1f} MB/s, and more may carry more"
-    )
-    return [
-        f"{enough}; each of "
-        f"{max(curve):.0f} has {curve[max(curve)] / max(curve) / curve[min(curve)] * min(curve):.2f} of what one alone "
-        f"has, and the busiest process wants {100 * busy:.0f} % of a processor. Two processes with {most:.0f} threads "
-        f"each move {ratio:.1f} times as much as one: "
-        + (
-            "the process was the limit."
-            if ratio > _MORE_BY_A_PROCESS
-            else "this host or the service is the limit."
+        sentence = (
+            f"{knee(curve):.0f} threads are enough: the host's 250 Mbit/s are the limit from there on, not its "
+            f"processor. Two hosts move {ratio:.1f} times as much, so the service is not the limit either. In the "
+            "lab each host is a link of its own; on real services a process, so that two share what this host has."
         )
-    ]
+        return [sentence]
+    busy = max(r.values.get("client_cpu_demand_fraction", 0.0) for r in records.below("surge/1/"))
+    least, last = min(curve), max(curve)
+    share = curve[last] / last / (curve[least] / least)
+    told = (
+        f"{enough(curve, 'threads')}; each of {last:.0f} has {share:.2f} of what one alone has, and the busiest "
+        f"process wants {100 * busy:.0f} % of a processor."
+    )
+    if most:
+        limit = "a process" if ratio > _MORE_BY_A_PROCESS else "this host or the service"
+        told += f" Two processes with {most:.0f} threads each move {ratio:.1f} times as much: {limit} is the limit."
+    return [told]
 
 
 EXPERIMENTS: Sequence[Experiment] = (

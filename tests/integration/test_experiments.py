@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from penstock.cli.main import cli
-from penstock.lab.worlds import CROSS_REGION, REGIONAL
+from penstock.lab.worlds import CROSS_REGION, REGIONAL, UNHINDERED
 from penstock.trial.stage import CREDENTIALS, lab_endpoint
 from tests.daemon_house import HERE
 from tests.real.servers import plain_client
@@ -150,6 +150,49 @@ def test_one_run_has_both_ends(house: House, tmp_path: Path) -> None:
         assert database.execute("SELECT count(*) FROM observations").fetchone() == (4,)
     assert "far end needs" in house.run(*words[:-1], str(house.directory / "penstock.toml")).stderr
     assert house.run("surge", *words[1:]).exit_code == 2
+
+
+def test_places_are_measured_each_by_itself_and_compared(house: House, tmp_path: Path) -> None:
+    """On two hosts by the same command; what one measured is taken to the other, and nothing is left in either."""
+    far = tmp_path / "far"
+    far.mkdir()
+    with lab_endpoint("s3", CROSS_REGION, tmp_path) as far_url:
+        s3 = plain_client("s3", far_url)
+        s3.create_bucket(Bucket="measured")
+        text = CONFIGURATION.format(directory=far, region="lab-1", s3_url=far_url, sqs_url=far_url)
+        (far / "penstock.toml").write_text(text)
+        there = House(far, s3, house.sqs)
+        assert there.run_all_of("locations", "--short").exit_code == 0
+        assert not s3.list_objects_v2(Bucket="measured").get("Contents")
+        s3.close()
+    assert house.run_all_of("locations", "--short").exit_code == 0
+    assert house.left() == []
+
+    def report(folder: Path, *words: str) -> Result:
+        named = ["measure", "report", "locations", "--config", str(folder / "penstock.toml")]
+        return CliRunner().invoke(cli, [*named, *words])
+
+    taken = tmp_path / "oregon.jsonl"
+    assert report(far, "--output", str(taken)).exit_code == 0
+    document = json.loads(report(house.directory, "--with", str(taken), "--json").stdout)
+    assert [row[0] for row in document["grids"][0]["rows"]] == ["oregon", "here"]
+    assert "two places do not tell" in " ".join(document["answers"])
+
+
+def test_another_host_is_read_from(house: House, tmp_path: Path) -> None:
+    """As `penstock lab` serves it where nothing hinders: what each stream adds, and how many are enough."""
+    with lab_endpoint("s3", UNHINDERED, tmp_path) as url:
+        s3 = plain_client("s3", url)
+        s3.create_bucket(Bucket="measured")
+        text = CONFIGURATION.format(directory=tmp_path, region="lab-1", s3_url=url, sqs_url=url)
+        (tmp_path / "penstock.toml").write_text(text)
+        ran = house.run("host-to-host", "--short", "--json")
+        assert not s3.list_objects_v2(Bucket="measured").get("Contents")
+        s3.close()
+    assert ran.exit_code == 0, ran.output
+    here = {fact["name"]: fact["here"] for fact in json.loads(ran.stdout)["facts"]}
+    assert here["host.1"] > 0
+    assert "What each further stream adds" in " ".join(json.loads(ran.stdout)["answers"])
 
 
 def test_no_more_is_begun_than_is_allowed(house: House) -> None:

@@ -103,6 +103,40 @@ def test_whatever_clients_read_leads_to_the_lab() -> None:
     assert set(ENDPOINT_VARIABLES) <= {*environment, *FOREIGN}
 
 
+def test_other_hosts_reach_it_where_that_is_said() -> None:
+    """At the address that is named, S3 on its port and SQS on the next, with a warning; else nobody does."""
+    with socket.create_server(("127.0.0.2", 0)) as free:
+        port = free.getsockname()[1]
+    with subprocess.Popen(
+        [*LAB, "--listen", f"127.0.0.2:{port}", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        environment = json.loads(process.stdout.readline())["environment"]
+        assert environment["AWS_ENDPOINT_URL_S3"] == f"http://127.0.0.2:{port}"
+        assert environment["AWS_ENDPOINT_URL_SQS"] == f"http://127.0.0.2:{port + 1}"
+        assert "127.0.0.2" in environment["no_proxy"]
+        process.terminate()
+        assert b"Warning: whoever reaches 127.0.0.2 can read, write and delete" in process.stderr.read()
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("listen", "sentence"),
+    [
+        ("0.0.0.0", "is every address: name the one"),  # noqa: S104 - it is refused
+        ("::", "is every address: name the one"),
+        ("somewhere:9000", "is no address of a host, such as 10.0.0.2"),
+        ("10.0.0.2:99999", "is no address of a host"),
+    ],
+)
+def test_no_more_is_opened_than_was_named(listen: str, sentence: str) -> None:
+    """Every interface at once would be more than who says it knows of."""
+    refused = CliRunner().invoke(cli, ["lab", "--listen", listen])
+    assert refused.exit_code == 2
+    assert sentence in refused.stderr
+
+
 def test_each_world_is_told() -> None:
     """By name, with what is to be found out there, over as many lines as that takes."""
     shown = " ".join(CliRunner().invoke(cli, ["lab", "--list"]).stdout.split())

@@ -8,7 +8,6 @@ import os
 import signal
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import asdict
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -281,7 +280,7 @@ def _refuse_troubles(records: Sequence[Record]) -> None:
 
 def _show(experiment: Experiment, *, lab: Records, here: Records | None, as_json: bool) -> None:
     from penstock.experiments.experiment import Records
-    from penstock.experiments.page import HEADINGS, compare
+    from penstock.experiments.page import compare, comparison_table
 
     real = here or Records([])
     told = real if len(real) else lab
@@ -301,18 +300,14 @@ def _show(experiment: Experiment, *, lab: Records, here: Records | None, as_json
                     }
                     for row in rows
                 ],
-                "grids": [asdict(grid) for grid in experiment.grids(told)],
+                "grids": [asdict(grid) for grid in experiment.tables(told)],
                 "answers": list(answers),
                 "addresses": [asdict(row) for row in told.addresses()],
             }
         )
         return
-    rows = [row for row in rows if row.lab is not None or row.measured is not None]
-    if rows:
-        left_out = {1} if here is not None else {1, 5, 6}
-        kept = itemgetter(*(index for index in range(len(HEADINGS)) if index not in left_out))
-        print_table(kept(HEADINGS), [kept(row.cells()) for row in rows], title=experiment.title)
-    for grid in experiment.grids(told):
+    print_table(*comparison_table(rows, is_brief=True), title=experiment.title)
+    for grid in experiment.tables(told):
         click.echo()
         print_table(grid.headings, grid.cells(), title=grid.title)
     for sentence in answers:

@@ -276,6 +276,10 @@ class Experiment:
         found = self.answer(records) or ([TOO_LITTLE] if records.is_here else [])
         return [SCALED_DOWN, *found] if records.is_short else found
 
+    def tables(self, records: Records) -> Sequence[Grid]:
+        """Of what was measured."""
+        return self.grids(records) if len(records) else ()
+
     def cost(self, form: Form, *, with_far: bool = True) -> Cost:
         """The most that it takes on real services, at both ends or at this one."""
         total = Cost()
@@ -374,6 +378,19 @@ def _cost(body_bytes: int, count: int, threads: int, *, seconds: float | None = 
         transferred_bytes=moved,
         request_count=2 * (count + spare) + 2 * threads + 8 + more,
         duration_seconds=seconds,
+    )
+
+
+def grid_of(plot: Plot) -> Grid:
+    """What a figure of curves shows, as numbers, where the study published few of them."""
+    curves = [(one.name, dict(zip(one.x, one.y, strict=True))) for one in plot.series if not one.is_published]
+    return Grid(
+        title=f"{plot.title}, {plot.y_title}",
+        headings=(plot.x_title, *(name for name, _ in curves)),
+        rows=[
+            [x, *(curve.get(x) for _, curve in curves)]
+            for x in sorted({x for _, curve in curves for x in curve})
+        ],
     )
 
 

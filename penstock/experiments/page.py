@@ -54,6 +54,20 @@ class Comparison:
 
 
 HEADINGS = ("figure", "what", "published", "lab", "difference", "here", "difference", "kind", "in the lab")
+_OF_THE_LAB, _OF_HERE = {3, 4, 7, 8}, {5, 6}
+
+
+def comparison_table(
+    rows: Sequence[Comparison], *, is_brief: bool = False
+) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+    """Headings and rows of those that were measured, in the lab or here, without the columns that nothing is in."""
+    measured = [row for row in rows if row.lab is not None or row.measured is not None]
+    left_out = {1} if is_brief else set()
+    left_out |= set() if any(row.lab is not None for row in rows) else _OF_THE_LAB
+    left_out |= set() if any(row.measured is not None for row in rows) else _OF_HERE
+    kept = [index for index in range(len(HEADINGS)) if index not in left_out]
+    cells = [row.cells() for row in measured]
+    return [HEADINGS[index] for index in kept if cells], [[row[index] for index in kept] for row in cells]
 
 
 def compare(experiment: Experiment, lab: Records, here: Records) -> list[Comparison]:
@@ -117,15 +131,15 @@ def measured_html(directory: Path) -> str:
 
 def section_html(experiment: Experiment, lab: Records, here: Records) -> str:
     """One experiment as a part of a page."""
-    rows = [row.cells() for row in compare(experiment, lab, here)]
+    headings, rows = comparison_table(compare(experiment, lab, here))
     parts = [
         f'<section id="{experiment.name}"><h2>{escape(experiment.title)}</h2>',
         f"<p>{escape(experiment.summary)} {escape(_source(experiment))}</p>",
-        _table_html(HEADINGS, rows) if rows else "",
+        _table_html(headings, rows) if rows else "",
         *(
             f"<h3>{escape(grid.title)} ({name})</h3>{_table_html(grid.headings, grid.cells())}"
             for name, run in {"lab": lab, "here": here}.items()
-            for grid in experiment.grids(run)
+            for grid in experiment.tables(run)
         ),
         *_figures_html(experiment, {"lab": lab, "here": here}),
         _addresses_html(here),
@@ -225,7 +239,7 @@ def section_markdown(experiment: Experiment, lab: Records) -> str:
     lines = [f"## {experiment.name}", "", about, ""]
     if rows := compare(experiment, lab, Records([])):
         lines += [*_table_markdown(_MANUAL_HEADINGS, [_manual_cells(row) for row in rows]), ""]
-    for grid in experiment.grids(lab):
+    for grid in experiment.tables(lab):
         lines += [f"{grid.title}:", "", *_table_markdown(grid.headings, grid.cells()), ""]
     return "\n".join([*lines, *(f"- {sentence}" for sentence in experiment.answers(lab)), ""])
 

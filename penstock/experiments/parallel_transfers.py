@@ -74,8 +74,12 @@ def _with_each(plot: Plot) -> list[Plot]:
 
 
 def _curl_answer(records: Records) -> Sequence[str]:
-    curves = {scheme: records.curve(f"down/{scheme}/") for scheme in _DOWNLOADS}
-    sentences = _gains(curves["plain"] or curves["ssl"])
+    curves, up = (
+        {scheme: records.curve(f"{way}/{scheme}/") for scheme in _DOWNLOADS} for way in ("down", "up")
+    )
+    sentences = _gains(curves["plain"] or curves["ssl"], "download") + _gains(
+        up["ssl"] or up["plain"], "upload"
+    )
     if not records.is_here:
         sentences.append(
             "TLS changes nothing that the network would notice; one encrypted stream was faster than one without (12.6 "
@@ -91,14 +95,14 @@ def _curl_answer(records: Records) -> Sequence[str]:
     return sentences
 
 
-def _gains(curve: Mapping[float, float]) -> list[str]:
+def _gains(curve: Mapping[float, float], noun: str) -> list[str]:
     if len(curve) < 2:
         return []
     gains = [
         f"{later:.0f}: {(curve[later] - curve[earlier]) / (later - earlier):.1f}"
         for earlier, later in pairwise(sorted(curve))
     ]
-    return [f"What each further stream adds, in MB/s, up to so many streams: {', '.join(gains)}."]
+    return [f"What each further {noun} adds, in MB/s, up to so many at once: {', '.join(gains)}."]
 
 
 def _host_steps(form: Form) -> Sequence[Step]:
@@ -121,7 +125,7 @@ def _host_plots(records: Records) -> Sequence[Plot]:
 
 def _host_answer(records: Records) -> Sequence[str]:
     curve = records.curve(_STREAMS)
-    sentences = _gains(curve)
+    sentences = _gains(curve, "stream")
     if single := records.get(_SINGLE_BYTES):
         milliseconds = 1e3 * single.values["latency_seconds_p50"]
         sentences.append(

@@ -347,9 +347,10 @@ def _poisson_answer(records: Records) -> Sequence[str]:
         )
     sentences += _hour_sentences(records)
     large = _speeds(records, "read", "100MB")
-    sentences += _together_sentences(records, large)
-    sentences.append(_cluster_sentence(records, [speed for pair in large for speed in pair]))
-    if addresses := records.addresses():
+    if large or not records.is_here:
+        sentences += _together_sentences(records, large)
+        sentences.append(_cluster_sentence(records, [speed for pair in large for speed in pair]))
+    if records.is_here and (addresses := records.addresses()):  # the lab's are made up
         sentences.append(
             f"{_addresses(len(addresses))} answered {sum(row.request_count for row in addresses)} requests (the study: "
             f"10 in six weeks), {addresses[0].address} most of them: {addresses[0].request_count}."
@@ -376,6 +377,8 @@ def _hour_sentences(records: Records) -> list[str]:
     """Two hours of the day: Welch's t, and how likely that much is by chance."""
     hours = _hours(records)
     first, second = (hours.get(int(hour), []) for hour in _COMPARED_HOURS)
+    if not first and not second:
+        return []
     if min(len(first), len(second)) < _PAIR_COUNT_MIN:
         return [
             f"{len(first)} and {len(second)} pairs of single bytes at 10 and 16 UTC are too few to compare these hours."

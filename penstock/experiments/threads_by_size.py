@@ -212,7 +212,7 @@ def _best_by_size(records: Records) -> list[str]:
 
 def _grid_answer(records: Records) -> Sequence[str]:
     law = _law_here(records) if records.is_here else [_law_of_the_lab()]
-    found = [*law, *_best_by_size(records)]
+    found = [*law, *(_best_by_size(records) if _is_telling(records) else ())]
     return [*found, "A megabyte of this study has 1,048,576 bytes, here as there."] if found else []
 
 
@@ -245,7 +245,7 @@ def _law_here(records: Records) -> list[str]:
             found_here = _by_size(records, f"{end}-{scheme}")
             if curves := {kib: curve for kib, curve in found_here.items() if 1.0 in curve}:
                 by_end[end] = curves
-        for end, curves in by_end.items():
+        for end, curves in by_end.items() if _is_telling(records) else ():
             small, large = min(curves), max(curves)
             found.append(
                 f"Size, {end}, {_SCHEMES[scheme]}: {best_threads(curves[small]):.0f} threads are best at {small} KB "
@@ -255,17 +255,30 @@ def _law_here(records: Records) -> list[str]:
             kib = min(by_end["near"].keys() & by_end["far"].keys())
             near, far = by_end["near"][kib], by_end["far"][kib]
             near_ms, far_ms = (1e3 * kib / KiB / curve[1.0] for curve in (near, far))
-            found.append(
-                f"Distance, {_SCHEMES[scheme]}: one request of {kib} KB takes {near_ms:.1f} ms near and {far_ms:.1f} "
-                f"ms far, where {best_threads(near):.0f} and {best_threads(far):.0f} threads are best and carry "
-                f"{max(near.values()):.2f} and {max(far.values()):.2f} MiB/s."
-            )
-    if found and not any(record.label.split("/")[1].startswith("far") for record in records.below("grid")):
+            times = f"{near_ms:.1f} ms near and {far_ms:.1f} ms far"
+            told = f"Distance, {_SCHEMES[scheme]}: one request of {kib} KB takes {times}"
+            if _is_telling(records):
+                told += (
+                    f", where {best_threads(near):.0f} and {best_threads(far):.0f} threads are best and carry "
+                    f"{max(near.values()):.2f} and {max(far.values()):.2f} MiB/s"
+                )
+            found.append(f"{told}.")
+    if len(records) and not any(
+        record.label.split("/")[1].startswith("far") for record in records.below("grid")
+    ):
         found.append("What distance does was not measured: name the other end with --far.")
-    counts = {float(record.last_word) for record in records.below("grid")}
-    if found and len(counts) < _COUNTS_THAT_TELL:
-        found.append(f"Only {len(counts)} thread counts were tried, too few to name the best one.")
+    if len(records) and not _is_telling(records):
+        found.append(f"Only {len(_counts(records))} thread counts were tried, too few to name the best one.")
     return found
+
+
+def _counts(records: Records) -> set[float]:
+    return {float(record.last_word) for record in records.below("grid")}
+
+
+def _is_telling(records: Records) -> bool:
+    """Whether enough thread counts were tried to name the best one."""
+    return len(_counts(records)) >= _COUNTS_THAT_TELL
 
 
 _SCHEMES = {"tls": "with TLS", "plain": "without TLS"}

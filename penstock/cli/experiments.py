@@ -300,7 +300,7 @@ def _show(experiment: Experiment, *, lab: Records, here: Records | None, as_json
                     }
                     for row in rows
                 ],
-                "grids": [asdict(grid) for grid in experiment.tables(told)],
+                "tables": [asdict(grid) for grid in experiment.tables(told)],
                 "answers": list(answers),
                 "addresses": [asdict(row) for row in told.addresses()],
             }

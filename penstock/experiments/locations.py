@@ -215,11 +215,11 @@ def _grids(records: Records) -> Sequence[Grid]:
             "place",
             "reads",
             "mean",
-            "1 % above",
+            "top 1 %",
             "deviation",
             "writes",
             "mean",
-            "1 % above",
+            "top 1 %",
             "deviation",
         ),
         rows=[
@@ -346,13 +346,13 @@ def _line_sentences(places: Sequence[_Place]) -> list[str]:
     if others:
         found.append(
             f"{'Elsewhere e' if slow else 'E'}ight requests at once carry {min(others):.1f} to {max(others):.1f} times "
-            "as much as one: it is each connection that is slow, and more of them carry more."
+            "as much as one: each connection is the limit, and more of them carry more."
         )
     if slow:
         listed = ", ".join(f"{name} {ratio:.1f}" for name, ratio in slow.items())
         found.append(
             f"Eight at once carry only so many times as much as one: {listed}. There the line, the host or the store "
-            "is slow, and more connections help little."
+            "is the limit, and more connections help little."
         )
     return found[::-1]
 

@@ -405,8 +405,8 @@ def _window_answer(records: Records) -> Sequence[str]:
     worth = "cheap to mend" if rates[10.0] < _NEARLY_ALL * offered else "enough here"
     ten, twenty = (offered * (1 - erlang_b(count, load)) for count in (10, 20))
     told = (
-        f"Ten was arbitrary, and is {worth}: at {1e3 * seconds:.0f} ms it carries {rates[10.0]:.0f} of "
-        f"{offered:.0f} messages a second, by Erlang's formula {ten:.0f} and with a window of 20 {twenty:.0f}. "
+        f"Ten was arbitrary, and is {worth}: at {1e3 * seconds:.0f} ms a window of 10 carries {rates[10.0]:.0f} of "
+        f"{offered:.0f} messages a second, by Erlang's formula {ten:.0f}; one of 20 would carry {twenty:.0f}. "
         "What has to be bounded is what is received and not deleted."
     )
     return [told]

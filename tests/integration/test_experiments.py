@@ -175,7 +175,7 @@ def test_places_are_measured_each_by_itself_and_compared(house: House, tmp_path:
     taken = tmp_path / "oregon.jsonl"
     assert report(far, "--output", str(taken)).exit_code == 0
     document = json.loads(report(house.directory, "--with", str(taken), "--json").stdout)
-    assert [row[0] for row in document["grids"][0]["rows"]] == ["oregon", "here"]
+    assert [row[0] for row in document["tables"][0]["rows"]] == ["oregon", "here"]
     assert "two places do not tell" in " ".join(document["answers"])
 
 

@@ -53,6 +53,8 @@ def test_a_run_in_the_lab_is_kept_and_reported(tmp_path: Path) -> None:
     assert page.read_text().count("<svg") == 8  # four figures, each as published and of the lab
     document = json.loads(measure("report", "parallel-curls", "--json", *kept).stdout)
     assert {fact["verdict"] for fact in document["facts"]} == {"reproduced", "missed"}
+    elsewhere = measure("report", "parallel-curls", "--directory", str(tmp_path / "other"))
+    assert elsewhere.stderr == "parallel-curls: in the lab ...\n"  # and not each of its steps
 
 
 @pytest.mark.parametrize(

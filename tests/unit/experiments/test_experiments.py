@@ -14,7 +14,7 @@ import pytest
 from penstock.daemon.config import AwsSection, Configuration
 from penstock.experiments.archive import Archive, measured
 from penstock.experiments.experiment import DOWNLOAD, S3_TARIFF, SCALED_DOWN, Form, Record, Records
-from penstock.experiments.page import compare, page_html, section_html
+from penstock.experiments.page import compare, comparison_table, page_html, section_html
 from penstock.experiments.random_times import correlation, peak_count
 from penstock.experiments.really import steps_here
 from penstock.experiments.table import EXPERIMENTS
@@ -276,3 +276,60 @@ def test_the_most_threads_that_were_tried_are_not_called_enough() -> None:
     sentences = " ".join(EXPERIMENTS["surge"].answers(Records(found, is_here=True)))
     assert "2 threads, the most that were tried" in sentences
     assert "all there is" not in sentences
+
+
+def test_a_run_here_is_shown_without_the_columns_of_the_lab() -> None:
+    """Nor with figures that it did not measure; the lab's columns come with the lab."""
+    surge, found = EXPERIMENTS["surge"], in_the_lab("surge")
+    here = Records(found, is_here=True)
+    headings, rows = comparison_table(compare(surge, Records([]), here), is_brief=True)
+    assert list(headings) == ["figure", "published", "here", "difference"]
+    assert len(rows) == 3
+    headings, _ = comparison_table(compare(surge, Records(found), here), is_brief=True)
+    assert list(headings)[-2:] == ["kind", "in the lab"]
+    few = Records(found[:1], is_here=True)
+    assert comparison_table(compare(surge, Records([]), few)) == ([], [])
+
+
+def test_a_queue_is_not_unresponsive_because_a_run_was_over() -> None:
+    """On real services it ends when its time is over; in the lab when nobody would wait any longer."""
+    values = {"collapsed_after_seconds": 60.0, "duration_seconds": 6000.0}
+    blast = [replace(a_record("blast"), values=values)]
+    quantities = EXPERIMENTS["sqs-blast"].quantities
+    assert quantities(Records(blast))["blast.unresponsive"] == 100.0
+    assert "blast.unresponsive" not in quantities(Records(blast, is_here=True))
+
+
+def test_two_thread_counts_name_no_best_one() -> None:
+    """Neither by size, nor by distance; what one request takes at either end is said all the same."""
+    found = [
+        replace(a_record(f"grid/{end}-plain/1/{n}"), values={"throughput_bytes_per_second": 2e4 * n})
+        for end in ("near", "far")
+        for n in (1, 4)
+    ]
+    said = " ".join(EXPERIMENTS["threads-by-size"].answers(Records(found, is_here=True)))
+    assert "one request of 1 KB takes 51.2 ms near and 51.2 ms far" in said
+    assert "Only 2 thread counts" in said
+    assert "best at" not in said
+    assert "Best thread count" not in said
+
+
+def test_addresses_that_the_lab_makes_up_are_not_told() -> None:
+    """Those that answered here are."""
+    reads = [replace(one, addresses={"192.0.2.1": 2}) for one in of_pairs(12)]
+    answer = EXPERIMENTS["poisson-probes"].answers
+    assert "192.0.2.1" not in " ".join(answer(Records(reads)))
+    assert "192.0.2.1" in " ".join(answer(Records(reads, is_here=True)))
+
+
+def test_what_has_few_published_figures_is_a_table() -> None:
+    """The curves as numbers; what a curve does not have is not made up."""
+    found = [
+        replace(a_record(f"client/{client}/{size}"), values={"throughput_bytes_per_second": 1e6 * size})
+        for client, sizes in (("one-connection", (1, 4)), ("transfer-manager", (4,)))
+        for size in sizes
+    ]
+    (grid,) = EXPERIMENTS["upload-clients"].tables(Records(found))
+    assert grid.headings == ("MB", "one-connection", "transfer-manager")
+    assert grid.cells() == [["1", "1", "-"], ["4", "4", "4"]]
+    assert EXPERIMENTS["upload-clients"].tables(Records([])) == ()

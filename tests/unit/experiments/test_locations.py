@@ -57,7 +57,7 @@ def test_distance_is_named_where_the_round_trip_is_all() -> None:
     said = said_of(*(a_place(f"p{ms}", round_trip=1e-3 * ms) for ms in (1, 20, 80, 150)))
     assert "a read of 1 MB takes 17.0 ms longer, which explains 100.0 %" in said
     assert "as with 62 KB under way" in said
-    assert "it is each connection that is slow" in said
+    assert "each connection is the limit" in said
     assert "This is one place" not in said
 
 
@@ -117,7 +117,7 @@ def test_what_was_measured_elsewhere_is_one_file_with_the_name_of_the_place(tmp_
     document = json.loads(report(tmp_path / "own", "--with", str(taken), "--json").stdout)
     (read,) = [fact for fact in document["facts"] if fact["name"] == "location.netherlands.read"]
     assert read["here"] == pytest.approx(1e3 / (0.03 + 17 * 0.1))
-    assert document["grids"][0]["rows"][0][0] == "netherlands"
+    assert document["tables"][0]["rows"][0][0] == "netherlands"
 
 
 def test_a_file_that_compares_nothing_is_refused(tmp_path: Path) -> None:

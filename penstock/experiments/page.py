@@ -54,20 +54,20 @@ class Comparison:
 
 
 HEADINGS = ("figure", "what", "published", "lab", "difference", "here", "difference", "kind", "in the lab")
-_OF_THE_LAB, _OF_HERE = {3, 4, 7, 8}, {5, 6}
+_WORDS, _OF_THE_LAB, _OF_HERE = {1}, {3, 4, 7, 8}, {5, 6}  # columns
 
 
 def comparison_table(
     rows: Sequence[Comparison], *, is_brief: bool = False
 ) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
-    """Headings and rows of those that were measured, in the lab or here, without the columns that nothing is in."""
-    measured = [row for row in rows if row.lab is not None or row.measured is not None]
-    left_out = {1} if is_brief else set()
-    left_out |= set() if any(row.lab is not None for row in rows) else _OF_THE_LAB
-    left_out |= set() if any(row.measured is not None for row in rows) else _OF_HERE
+    """Headings and rows; without the columns of the lab where it was not asked, nor what was not measured then."""
+    is_of_lab = any(row.lab is not None for row in rows)
+    is_of_here = any(row.measured is not None for row in rows)
+    parts = ((_WORDS, is_brief), (_OF_THE_LAB, not is_of_lab), (_OF_HERE, not is_of_here))
+    left_out = {column for columns, is_left_out in parts if is_left_out for column in columns}
+    shown = [row.cells() for row in rows if is_of_lab or row.measured is not None]
     kept = [index for index in range(len(HEADINGS)) if index not in left_out]
-    cells = [row.cells() for row in measured]
-    return [HEADINGS[index] for index in kept if cells], [[row[index] for index in kept] for row in cells]
+    return [HEADINGS[index] for index in kept if shown], [[row[index] for index in kept] for row in shown]
 
 
 def compare(experiment: Experiment, lab: Records, here: Records) -> list[Comparison]:

@@ -70,7 +70,8 @@ def _curl_plots(records: Records) -> Sequence[Plot]:
 
 def _with_each(plot: Plot) -> list[Plot]:
     """All streams together, and each of them."""
-    return [plot, replace(plot, title=f"{plot.title}, each stream", series=each_of(plot.series))]
+    every = replace(plot, x_title="streams")
+    return [every, replace(every, title=f"{plot.title}, each stream", series=each_of(plot.series))]
 
 
 def _curl_answer(records: Records) -> Sequence[str]:

@@ -111,11 +111,10 @@ def running_means(samples: Sequence[Mapping[str, float]]) -> list[float]:
 def _course_plots(record: Record, name: str, seeds: Sequence[Series], rates: Sequence[Series]) -> list[Plot]:
     """`seeds` and `rates`: what the study says of latencies in ms and of messages a second."""
     step = max(1, len(record.samples) // _POINT_COUNT_MAX)
-    minutes, running = record.minutes, _running_ms(record)
-    each = [1e3 * seconds for seconds in record.column("latency_seconds_mean")]
+    minutes, each = record.minutes, record.column("latency_seconds_mean")
     latencies = [
-        Series(name="each second", x=minutes[::step], y=each[::step], is_line=False),
-        Series(name="mean of ten seconds", x=minutes[RUNNING_SECONDS - 1 :: step], y=running[::step]),
+        _latencies("each second", minutes[::step], each[::step], is_line=False),
+        _running("mean of ten seconds", record, step=step),
     ]
     counts = {"received first": "received_count", "copies": "duplicate_count", "deleted": "deleted_count"}
     throughputs = [
@@ -132,8 +131,18 @@ def _by_minutes(title: str, unit: str, series: Sequence[Series], *, is_log_y: bo
     return Plot(title=title, x_title="minutes", y_title=unit, series=series, is_log_y=is_log_y)
 
 
-def _running_ms(record: Record) -> list[float]:
-    return [1e3 * seconds for seconds in running_means(record.samples)]
+def _running(name: str, record: Record, *, step: int = 1) -> Series:
+    return _latencies(
+        name, record.minutes[RUNNING_SECONDS - 1 :: step], running_means(record.samples)[::step]
+    )
+
+
+def _latencies(
+    name: str, minutes: Sequence[float], seconds: Sequence[float], *, is_line: bool = True
+) -> Series:
+    """In milliseconds; when nothing was received there is none, and not one of 0."""
+    known = [(at, 1e3 * latency) for at, latency in zip(minutes, seconds, strict=False) if latency > 0]
+    return Series(name=name, x=[at for at, _ in known], y=[ms for _, ms in known], is_line=is_line)
 
 
 def _thinned(values: Sequence[float], step: int) -> list[float]:
@@ -317,10 +326,7 @@ def _zones_quantities(records: Records) -> Quantities:
 
 
 def _zones_plots(records: Records) -> Sequence[Plot]:
-    series = [
-        Series(name=record.last_word, x=record.minutes[RUNNING_SECONDS - 1 :], y=_running_ms(record))
-        for record in records.below("zone/")
-    ]
+    series = [_running(record.last_word, record) for record in records.below("zone/")]
     minutes = max((x for one in series for x in one.x), default=0.0)
     series += [level(zone, value, minutes) for zone, value in (("east", 100.0), ("west", 300.0))]
     return [_by_minutes("Latency by region, mean of ten seconds", "ms", series)]

@@ -285,10 +285,29 @@ def test_a_run_here_is_shown_without_the_columns_of_the_lab() -> None:
     headings, rows = comparison_table(compare(surge, Records([]), here), is_brief=True)
     assert list(headings) == ["figure", "published", "here", "difference"]
     assert len(rows) == 3
-    headings, _ = comparison_table(compare(surge, Records(found), here), is_brief=True)
+    headings, rows = comparison_table(compare(surge, Records(found[:1]), here), is_brief=True)
     assert list(headings)[-2:] == ["kind", "in the lab"]
+    assert len(rows) == 3  # also of what the lab does not have
     few = Records(found[:1], is_here=True)
     assert comparison_table(compare(surge, Records([]), few)) == ([], [])
+
+
+def test_a_second_without_messages_has_no_latency() -> None:
+    """Drawn as 0 it would lie below all that was ever measured; the line goes on where messages do."""
+    names = ("sent_count", "received_count", "duplicate_count", "deleted_count")
+    samples = [
+        {
+            "at_seconds": float(at),
+            "latency_seconds_mean": 0.1 * is_busy,
+            **dict.fromkeys(names, 10.0 * is_busy),
+        }
+        for at, is_busy in enumerate([True] * 20 + [False] * 20 + [True] * 20)
+    ]
+    rescued = Records([replace(a_record("rescued"), samples=samples)])
+    latencies = EXPERIMENTS["sqs-blast"].plots(rescued)[0]
+    for series in latencies.series:
+        assert series.y == pytest.approx([100.0] * len(series.y))
+    assert len(latencies.series[0].y) == 40
 
 
 def test_a_queue_is_not_unresponsive_because_a_run_was_over() -> None:

@@ -269,6 +269,7 @@ class Experiment:
     plots: Callable[[Records], Sequence[Plot]] = lambda _: ()
     grids: Callable[[Records], Sequence[Grid]] = lambda _: ()
     has_places: bool = False  # what other hosts measured is compared with it
+    needs_endpoint: bool = False  # of one's own: it is about another host, and not about AWS
     answer: Callable[[Records], Sequence[str]]  # to what the study only conjectures: a sentence each
 
     def answers(self, records: Records) -> Sequence[str]:

@@ -167,6 +167,7 @@ EXPERIMENTS: Sequence[Experiment] = (
         study="004",
         section="between instances",
         summary="One to twelve whole objects at a time, from whatever serves S3 on another host.",
+        needs_endpoint=True,
         steps=_host_steps,
         quantities=_host_quantities,
         plots=_host_plots,

@@ -102,6 +102,10 @@ async def run_for_real(
 
     Raises NotAllowedError, ArchiveError, StoreError, RequestError.
     """
+    if archive.experiment.needs_endpoint and not configuration.aws.s3_endpoint_url:
+        raise NotAllowedError(
+            "it is about another host: name that as aws.s3_endpoint_url in a configuration of its own"
+        )
     done = {record.label for record in archive.read() if record.reason is None}
     possible = steps_here(archive.experiment.steps(archive.form), configuration, far)
     left = [step for step in possible if step.label not in done]

@@ -76,6 +76,18 @@ def test_mistakes_are_sentences(words: tuple[str, ...], sentence: str) -> None:
     assert "Traceback" not in result.stderr
 
 
+def test_another_host_has_to_be_named(tmp_path: Path) -> None:
+    """Else what S3 does would be shown as what a host does; nothing is asked before."""
+    configuration = tmp_path / "penstock.toml"
+    configuration.write_text(
+        f'[daemon]\nstate_directory = "{tmp_path}"\nruntime_directory = "{tmp_path}"\n'
+        '[probes.s3_download]\nbucket = "a-bucket"\nregions = ["eu-central-1"]\n'
+    )
+    refused = measure("run", "host-to-host", "--short", "--config", str(configuration))
+    assert refused.exit_code == 1
+    assert "name that as aws.s3_endpoint_url" in refused.stderr
+
+
 def test_a_short_run_in_the_lab_says_that_it_is_one(tmp_path: Path) -> None:
     """Else each figure that a minute misses would look like the lab's failure."""
     ran = measure("run", "parallel-curls", "--lab", "--short", "--directory", str(tmp_path))

@@ -382,8 +382,12 @@ def _cost(body_bytes: int, count: int, threads: int, *, seconds: float | None = 
     )
 
 
-def grid_of(plot: Plot) -> Grid:
-    """What a figure of curves shows, as numbers, where the study published few of them."""
+def as_numbers(plots: Callable[[Records], Sequence[Plot]]) -> Callable[[Records], Sequence[Grid]]:
+    """What figures of curves show, where the study published few numbers of them."""
+    return lambda records: [_grid_of(plot) for plot in plots(records)]
+
+
+def _grid_of(plot: Plot) -> Grid:
     curves = [(one.name, dict(zip(one.x, one.y, strict=True))) for one in plot.series if not one.is_published]
     return Grid(
         title=f"{plot.title}, {plot.y_title}",

@@ -20,8 +20,8 @@ from penstock.experiments.experiment import (
     Records,
     Series,
     Step,
+    as_numbers,
     curve_series,
-    grid_of,
     level,
     published,
     quantile,
@@ -600,7 +600,7 @@ EXPERIMENTS: Sequence[Experiment] = (
         summary="The rate-controlled run with windows from 2 to 40 messages; the study took 10.",
         steps=_window_steps,
         plots=_window_plots,
-        grids=lambda records: [grid_of(plot) for plot in _window_plots(records)],
+        grids=as_numbers(_window_plots),
         answer=_window_answer,
     ),
     Experiment(

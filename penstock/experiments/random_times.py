@@ -14,6 +14,7 @@ from penstock.experiments.experiment import (
     S3_TARIFF,
     Experiment,
     Form,
+    Grid,
     Intervals,
     Plot,
     Quantities,
@@ -21,7 +22,7 @@ from penstock.experiments.experiment import (
     Records,
     Series,
     Step,
-    curve_plot,
+    as_numbers,
     curve_series,
     download_step,
     each_of,
@@ -219,6 +220,20 @@ def _poisson_plots(records: Records) -> Sequence[Plot]:
         if _all(records, "read", size):
             plots += [_histogram(records, size, unit), _pairs_plot(records, size, unit, r)]
     return [*plots, *_hourly_plots(records), *_daily_plots(records)]
+
+
+def _poisson_grids(records: Records) -> Sequence[Grid]:
+    """The distributions of figure 4, by what they are cut at."""
+    rows: list[list[str | float | None]] = []
+    for size, size_bytes in _SIZES.items():
+        row: list[str | float | None] = [size]
+        for kind in ("read", "write"):
+            speeds = [1e-3 * size_bytes * tps for tps in _all(records, kind, size)]
+            cuts = [quantile(speeds, share) for share in (0.05, 0.5, 0.95)] if speeds else [None] * 3
+            row += [len(speeds), *cuts]
+        rows.append(row)
+    cut = ("5 % below", "median", "5 % above")
+    return [Grid(title="By size, KB/s", headings=("size", "reads", *cut, "writes", *cut), rows=rows)]
 
 
 def _pairs_plot(records: Records, size: str, unit: str, r: float) -> Plot:
@@ -464,6 +479,7 @@ def _hedge_sentence(pairs: Sequence[tuple[float, float]]) -> str:
 # The surge
 
 _MORE_BY_A_PROCESS = 1.5
+_HOSTS = {"one host": 1, "two hosts": 2}
 
 
 def _surge_steps(form: Form) -> Sequence[Step]:
@@ -497,10 +513,17 @@ def _surge_quantities(records: Records) -> Quantities:
 
 
 def _surge_plots(records: Records) -> Sequence[Plot]:
-    title = "Reads of 100 MB, one host and two"
-    plot = curve_plot(records, title, "surge", ("1", "2"), [published_points("one host", {1: 10.0, 6: 30.0})])
-    hosts = {"2": 2}
-    each = [replace(one, y=[rate / hosts.get(one.name, 1) for rate in one.y]) for one in each_of(plot.series)]
+    rates = {name: records.curve(f"surge/{count}/") for name, count in _HOSTS.items()}
+    measured = [curve_series(name, curve) for name, curve in rates.items() if curve]
+    plot = Plot(
+        title="Reads of 100 MB, one host and two",
+        x_title="threads",
+        y_title="MB/s",
+        series=[*measured, published_points("one host", {1: 10.0, 6: 30.0})],
+    )
+    each = [
+        replace(one, y=[rate / _HOSTS.get(one.name, 1) for rate in one.y]) for one in each_of(plot.series)
+    ]
     return [replace(plot, title="Reads of 100 MB, each thread", series=each), plot]
 
 
@@ -541,6 +564,7 @@ EXPERIMENTS: Sequence[Experiment] = (
         quantities=_poisson_quantities,
         intervals=_poisson_intervals,
         plots=_poisson_plots,
+        grids=_poisson_grids,
         answer=_poisson_answer,
     ),
     Experiment(
@@ -552,6 +576,7 @@ EXPERIMENTS: Sequence[Experiment] = (
         steps=_surge_steps,
         quantities=_surge_quantities,
         plots=_surge_plots,
+        grids=as_numbers(lambda records: _surge_plots(records)[1:]),
         answer=_surge_answer,
     ),
 )

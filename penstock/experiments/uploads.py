@@ -17,9 +17,10 @@ from penstock.experiments.experiment import (
     Records,
     Series,
     Step,
+    as_numbers,
     curve_plot,
     curve_series,
-    grid_of,
+    enough,
     level,
     published_points,
     upload_step,
@@ -142,6 +143,9 @@ def _thread_plots(records: Records) -> Sequence[Plot]:
 
 
 def _thread_answer(records: Records) -> Sequence[str]:
+    if records.is_here:
+        curve = records.curve("threads/ram-disk/")
+        return [f"Bodies come from memory here. {enough(curve, 'threads')}."] if len(curve) > 1 else []
     best = []
     for world in _CLIENT_WORLDS:
         if curve := records.curve(f"threads/{world}/"):
@@ -307,7 +311,7 @@ EXPERIMENTS: Sequence[Experiment] = (
         summary="Uploads with one, five and ten connections, as the clients of the study made them.",
         steps=_client_steps,
         plots=_client_plots,
-        grids=lambda records: [grid_of(plot) for plot in _client_plots(records)],
+        grids=as_numbers(_client_plots),
         answer=_client_answer,
     ),
     Experiment(
@@ -319,6 +323,7 @@ EXPERIMENTS: Sequence[Experiment] = (
         steps=_thread_steps,
         quantities=_thread_quantities,
         plots=_thread_plots,
+        grids=as_numbers(_thread_plots),
         answer=_thread_answer,
     ),
     Experiment(

@@ -1,6 +1,6 @@
 """Knows the published reads and writes from hosts in other places, and what makes places differ.
 
-A run on real services measures one place, `here`. What was measured in the others comes as files (`archive.taken_out`)
+A run on real services measures one place, `here`. What was measured in the others comes as files (`archive.measured`)
 and is set beside it. Places are told apart by what their labels begin with.
 
 What a request of m bytes takes from a place with the round trip R, where no more than W bytes are under way on a
@@ -13,7 +13,7 @@ slow, but the line or the host.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import correlation, fmean, linear_regression, median, pstdev, stdev
 
@@ -52,20 +52,13 @@ _FETCH_SHARE_MIN = 0.2  # of a read, to be worth a sentence
 _FIRST_BYTE = "first_byte_seconds_mean"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Published:
-    """A row of table 2, in KB/s."""
-
-    read: tuple[float, float, float]  # mean, one of a hundred is faster, standard deviation
-    write: tuple[float, float, float]
-
-
-_TABLE = {
-    "netherlands": _Published(read=(212, 294, 34), write=(382, 493, 142)),
-    "harvard": _Published(read=(412, 796, 121), write=(620, 844, 95)),
-    "pittsburgh": _Published(read=(530, 1005, 183), write=(1546, 2048, 404)),
-    "mit": _Published(read=(651, 1033, 231), write=(2200, 2741, 464)),
-    "ec2": _Published(read=(799, 1314, 320), write=(5279, 10229, 2209)),
+_SPREAD = ("mean", "top 1 %", "deviation")
+_TABLE = {  # of KB/s
+    "netherlands": {"read": (212.0, 294.0, 34.0), "write": (382.0, 493.0, 142.0)},
+    "harvard": {"read": (412.0, 796.0, 121.0), "write": (620.0, 844.0, 95.0)},
+    "pittsburgh": {"read": (530.0, 1005.0, 183.0), "write": (1546.0, 2048.0, 404.0)},
+    "mit": {"read": (651.0, 1033.0, 231.0), "write": (2200.0, 2741.0, 464.0)},
+    "ec2": {"read": (799.0, 1314.0, 320.0), "write": (5279.0, 10229.0, 2209.0)},
 }
 
 
@@ -111,7 +104,7 @@ class _Way:
     @property
     def latency_seconds(self) -> float | None:
         """Of a single byte."""
-        return median(_seconds(self.single)) if self.single else None
+        return median(found) if (found := _seconds(self.single)) else None
 
     @property
     def at_once_ratio(self) -> float | None:
@@ -152,16 +145,10 @@ class _Way:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """Both directions."""
+    """Both directions, by what is done."""
 
     name: str
-    read: _Way
-    write: _Way
-
-    @property
-    def ways(self) -> tuple[tuple[str, _Way], ...]:
-        """By what is done."""
-        return ("read", self.read), ("write", self.write)
+    ways: Mapping[str, _Way]
 
 
 def _seconds(records: Sequence[Record]) -> list[float]:
@@ -176,11 +163,10 @@ def _places(records: Records) -> list[_Place]:
     """All that measured a megabyte, the slowest reader first, as in the table."""
     names = dict.fromkeys(record.label.split("/")[0] for record in records.below(""))
     found = [
-        _Place(name=name, read=_way(records, f"{name}/read"), write=_way(records, f"{name}/write"))
-        for name in names
+        _Place(name=name, ways={kind: _way(records, f"{name}/{kind}") for kind in _KINDS}) for name in names
     ]
-    measured = [place for place in found if place.read.seconds or place.write.seconds]
-    return sorted(measured, key=lambda place: fmean(place.read.speeds or [math.inf]))
+    measured = [place for place in found if any(way.seconds for way in place.ways.values())]
+    return sorted(measured, key=lambda place: fmean(place.ways["read"].speeds or [math.inf]))
 
 
 def _way(records: Records, prefix: str) -> _Way:
@@ -192,7 +178,7 @@ def _quantities(records: Records) -> Quantities:
     return {
         f"location.{place.name}.{kind}": fmean(way.speeds)
         for place in _places(records)
-        for kind, way in place.ways
+        for kind, way in place.ways.items()
         if way.speeds
     }
 
@@ -201,7 +187,7 @@ def _intervals(records: Records) -> Intervals:
     return {
         f"location.{place.name}.{kind}": interval
         for place in _places(records)
-        for kind, way in place.ways
+        for kind, way in place.ways.items()
         if (interval := way.interval) is not None
     }
 
@@ -209,27 +195,14 @@ def _intervals(records: Records) -> Intervals:
 def _grids(records: Records) -> Sequence[Grid]:
     """Table 2, and beside it what tells why."""
     places = _places(records)
+    rows: list[list[str | float | None]] = []
+    for place in places:
+        read, write = (place.ways[kind] for kind in _KINDS)
+        rows.append([place.name, len(read.speeds), *read.spread(), len(write.speeds), *write.spread()])
+        if not records.is_here and (table := _TABLE.get(place.name)):
+            rows.append(["- published", None, *table["read"], None, *table["write"]])
     speeds = Grid(
-        title="Objects of 1 MB, KB/s",
-        headings=(
-            "place",
-            "reads",
-            "mean",
-            "top 1 %",
-            "deviation",
-            "writes",
-            "mean",
-            "top 1 %",
-            "deviation",
-        ),
-        rows=[
-            [
-                place.name,
-                *(len(place.read.speeds), *place.read.spread()),
-                *(len(place.write.speeds), *place.write.spread()),
-            ]
-            for place in places
-        ],
+        title="Objects of 1 MB, KB/s", headings=("place", "reads", *_SPREAD, "writes", *_SPREAD), rows=rows
     )
     reasons = Grid(
         title=f"One byte, and {_THREAD_COUNT} objects at once",
@@ -237,8 +210,8 @@ def _grids(records: Records) -> Sequence[Grid]:
         rows=[
             [
                 place.name,
-                *(None if (s := way.latency_seconds) is None else 1e3 * s for _, way in place.ways),
-                *(way.at_once_ratio for _, way in place.ways),
+                *(None if (s := way.latency_seconds) is None else 1e3 * s for way in place.ways.values()),
+                *(way.at_once_ratio for way in place.ways.values()),
             ]
             for place in places
         ],
@@ -249,9 +222,9 @@ def _grids(records: Records) -> Sequence[Grid]:
 def _plots(records: Records) -> Sequence[Plot]:
     places = _places(records)
     plots = []
-    for index, kind in enumerate(_KINDS):
-        series = [_shares(place.name, place.ways[index][1].speeds) for place in places]
-        tops = [published(name, [getattr(row, kind)[1]], [0.99]) for name, row in _TABLE.items()]
+    for kind in _KINDS:
+        series = [_shares(place.name, place.ways[kind].speeds) for place in places]
+        tops = [published(name, [row[kind][1]], [0.99]) for name, row in _TABLE.items()]
         plots.append(
             Plot(
                 title=f"How fast a {kind} of 1 MB is, by place",
@@ -262,11 +235,11 @@ def _plots(records: Records) -> Sequence[Plot]:
             )
         )
     means = [
-        Series(name=place.name, x=[fmean(place.write.speeds)], y=[fmean(place.read.speeds)], is_line=False)
+        Series(name=place.name, x=[fmean(writes)], y=[fmean(reads)], is_line=False)
         for place in places
-        if place.write.speeds and place.read.speeds
+        if (reads := place.ways["read"].speeds) and (writes := place.ways["write"].speeds)
     ]
-    table = {float(row.write[0]): float(row.read[0]) for row in _TABLE.values()}
+    table = {row["write"][0]: row["read"][0] for row in _TABLE.values()}
     together = Plot(
         title="Reads by writes, the mean of each place",
         x_title="write, KB/s",
@@ -304,18 +277,20 @@ def _answer(records: Records) -> Sequence[str]:
 
 def _distance_sentences(places: Sequence[_Place]) -> list[str]:
     """How many round trips a megabyte takes, and how much of the differences that explains."""
-    known = [(seconds, place) for place in places if (seconds := place.read.latency_seconds) is not None]
+    known = [
+        (seconds, place) for place in places if (seconds := place.ways["read"].latency_seconds) is not None
+    ]
     if len(known) < 2:
         return []
     latencies = [seconds for seconds, _ in known]
     if max(latencies) < _FURTHER * min(latencies):
         return ["A single byte comes as soon to all places: they lie too close to tell what distance does."]
-    return [
-        _slope_sentence(kind, [(latency, median(way.seconds)) for latency, way in ways])
-        for index, kind in enumerate(_KINDS)
-        if len(ways := [(latency, way) for latency, place in known if (way := place.ways[index][1]).seconds])
-        > 1
-    ]
+    found = []
+    for kind in _KINDS:
+        points = [(latency, median(s)) for latency, place in known if (s := place.ways[kind].seconds)]
+        if len({latency for latency, _ in points}) > 1:
+            found.append(_slope_sentence(kind, points))
+    return found
 
 
 def _slope_sentence(kind: str, points: Sequence[tuple[float, float]]) -> str:
@@ -337,7 +312,7 @@ def _line_sentences(places: Sequence[_Place]) -> list[str]:
     ratios = {
         f"{kind}s from {place.name}": ratio
         for place in places
-        for kind, way in place.ways
+        for kind, way in place.ways.items()
         if (ratio := way.at_once_ratio) is not None
     }
     slow = {name: ratio for name, ratio in ratios.items() if ratio <= _LINE_RATIO_MAX}
@@ -362,8 +337,9 @@ def _fetch_sentences(places: Sequence[_Place]) -> list[str]:
     fetched = [
         seconds
         for place in places
-        if (seconds := place.read.fetch_seconds) is not None
-        and seconds > _FETCH_SHARE_MIN * median(place.read.seconds)
+        if (read := place.ways["read"]).seconds
+        and (seconds := read.fetch_seconds) is not None
+        and seconds > _FETCH_SHARE_MIN * median(read.seconds)
     ]
     if not fetched:
         return []

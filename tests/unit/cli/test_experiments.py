@@ -93,3 +93,7 @@ def test_a_short_run_in_the_lab_says_that_it_is_one(tmp_path: Path) -> None:
     ran = measure("run", "parallel-curls", "--lab", "--short", "--directory", str(tmp_path))
     assert ran.exit_code == 0, ran.output
     assert "This was the short form" in " ".join(ran.output.split())
+    assert not list(tmp_path.iterdir())  # nothing that a report would take for a measurement of real services
+    for name in EXPERIMENTS:
+        if name.startswith(("locations", "host")):
+            assert measure("run", name, "--lab", "--short", "--directory", str(tmp_path)).exit_code == 0

@@ -246,18 +246,14 @@ IMPATIENT = World(
 
 UNHINDERED = World(
     name="unhindered",
-    story="Nothing but the network in between and the two hosts: for measuring from another host, with --listen.",
+    story="S3 with nothing but the network in between and the two hosts: for another host, with --listen.",
     link=LinkTruth(
         round_trip_seconds=0.0,
         connection_rate_bytes_per_second=1e12,
         host_rate_bytes_per_second=1e12,
         service_latency_seconds_median=0.0,
     ),
-    queue=QueueTruth(
-        send=ActionTruth(request_seconds=0.0),
-        receive=ActionTruth(request_seconds=0.0),
-        delete=ActionTruth(request_seconds=0.0),
-    ),
+    queue=_ORDINARY_QUEUE,
 )
 
 WORLDS = {

@@ -1,9 +1,9 @@
 """Knows what is to be fetched for who reads an object as a file, and when: the same for threads and for tasks.
 
-Who reads on from where he ended gets ever larger ranges, several at a time, which are fetched before he asks; who seeks
-gets what he asks for and no more. A range that comes later than nearly all do (`hedge_timeout_seconds`, from the tail
-that was measured) is asked for once more, and what comes first counts; how often is bounded, because a service that
-is slow as a whole must not be asked twice as much.
+Who reads on from where he ended, or skips no more than a request costs, gets ever larger ranges, several at a time,
+which are fetched before he asks; who seeks elsewhere gets what he asks for and no more. A range that comes later than
+nearly all do (`hedge_timeout_seconds`, from the tail that was measured) is asked for once more, and what comes first
+counts; how often is bounded, because a service that is slow as a whole must not be asked twice as much.
 """
 
 from __future__ import annotations
@@ -160,8 +160,12 @@ class Reading(ABC):
 
     def _next(self, size: int) -> Range:
         """The range that holds the byte at the position, of which so many bytes at most are wanted."""
-        if self._position != self._read_until:
+        skipped = self._position - self._read_until
+        if not 0 <= skipped <= (self.coalesced_gap_bytes or _FIRST_BYTES):
             self._read_on_bytes = 0
+        elif self._read_on_bytes:  # `torch.load` skips to each tensor: less than a request costs is read, too
+            self._read_on_bytes += skipped
+        self._read_until = self._position
         while self._ahead and not self._ahead[0].start <= self._position < self._ahead[0].end:
             if self._position < self._ahead[0].start:
                 self._forget()

@@ -97,6 +97,27 @@ def test_who_seeks_gets_what_he_asks_for_and_no_more() -> None:
     assert store.ranges == [(3 * MiB - 8, 3 * MiB), (MiB, MiB + 1000)]
 
 
+def test_who_skips_less_than_a_request_costs_reads_on() -> None:
+    """As `torch.load` does, which leaves out a few bytes before each tensor: two hundred were four hundred requests."""
+    store = Store()
+    with reading(store) as file:
+        for start in range(MiB, 2 * MiB, 5000):
+            file.seek(start)
+            assert file.read(4100) == CONTENT[start : start + 4100]
+    assert len(store.ranges) < 20
+    assert sum(end - start for start, end in store.ranges) < 3 * MiB
+
+
+def test_who_skips_more_than_a_request_costs_has_nothing_fetched_between() -> None:
+    """Every tenth row of a table."""
+    store = Store()
+    with reading(store) as file:
+        for start in range(MiB, 2 * MiB, 50_000):
+            file.seek(start)
+            file.read(4100)
+    assert {end - start for start, end in store.ranges} == {4100}
+
+
 def test_a_reader_here_and_there_has_nothing_read_ahead() -> None:
     """Not even where he reads on."""
     store = Store()

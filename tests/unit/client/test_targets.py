@@ -345,7 +345,7 @@ QUEUES: dict[str, dict[str, Any]] = {
     "aiobotocore-sqs": {"AioConfig": {"max_pool_connections": 17}, **OWN_LOOPS},
     "celery": {
         "worker_concurrency": 6,
-        "worker_prefetch_multiplier": 33,
+        "worker_prefetch_multiplier": 10,
         "broker_transport_options": {
             "visibility_timeout": 30,
             "wait_time_seconds": 20,
@@ -355,7 +355,7 @@ QUEUES: dict[str, dict[str, Any]] = {
     },
     "spring-cloud-aws": {
         "spring.cloud.aws.sqs.listener.max-messages-per-poll": 10,
-        "spring.cloud.aws.sqs.listener.max-concurrent-messages": 200,
+        "spring.cloud.aws.sqs.listener.max-concurrent-messages": 60,
         "spring.cloud.aws.sqs.listener.poll-timeout": "20s",
     },
     "sqs-consumer": {
@@ -374,6 +374,14 @@ def test_every_client_is_told_in_its_own_words(name: str) -> None:
         assert said(name, a_download()).named() == DOWNLOADS[name.removesuffix("-download")]
     else:
         assert said(name, a_queue()).named() == QUEUES[name]
+
+
+def test_a_narrow_window_bounds_what_a_client_holds() -> None:
+    """With six receivers of ten messages a window of twelve is two for each; what a poll brings is the least."""
+    document = a_queue(window=12)
+    assert said("celery", document).named()["worker_prefetch_multiplier"] == 2
+    spring = said("spring-cloud-aws", document).named()
+    assert spring["spring.cloud.aws.sqs.listener.max-concurrent-messages"] == 12
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,8 @@ _GIVE_BACK_SECONDS_MAX = 1.0  # for making visible again what was not begun; els
 _POLL_END_SECONDS_MAX = 0.25  # after a stop: where there are messages, a poll is answered sooner
 _KNOWN_COUNT_MAX = 10_000  # messages that were worked off, by which later copies are known
 _REPORT_SECONDS = 60.0
+_BUSY_FRACTION = 0.9  # of the time of all that receive: from here on they have none for more messages
+_WORK_RATIO_MIN = 2.0  # of what handling takes over what was stated
 _THROTTLED = frozenset({"RequestThrottled", "ThrottlingException", "Throttling"})
 
 
@@ -97,6 +99,9 @@ class QueueConsumer:
         self._is_stopped = False
         # Unlike an Event it may be touched by a signal handler.
         self._stops: SimpleQueue[None] = SimpleQueue()
+        # As it was stated, until it was said that it takes more; what the SDK does by itself knows of none.
+        stated = self.advice.document.get("demand") or {"work_seconds": float("inf")}
+        self._work_seconds = float(stated.get("work_seconds") or 0.0)
         self._complained: set[str] = set()  # of requests, since the last answer to each
         # Of requests: those that are throttled are answered in between.
         self._quiet_until: dict[str, float] = {}
@@ -217,6 +222,7 @@ class QueueConsumer:
 
     def _work_off(self, number: str, message: Mapping[str, Any]) -> bool:
         """Whether it was handled. What ends a thread (SystemExit) or a task does not end the one that receives."""
+        began = time.perf_counter()
         try:
             self._call_handler(message)
         except BaseException as trouble:  # noqa: BLE001 - whatever the application raises: others follow
@@ -227,6 +233,8 @@ class QueueConsumer:
             self._messages.note_handled(number)
             return True
         finally:
+            with self._lock:
+                self._figures.note_work(time.perf_counter() - began)
             self._messages.note_end()
 
     def _call_handler(self, message: Mapping[str, Any]) -> None:
@@ -293,6 +301,7 @@ class QueueConsumer:
     def _report(self) -> None:
         with self._lock:
             figures, self._figures = self._figures, _Figures()
+        self._say_what_work_takes(figures)
         if figures.received_count and figures.deleted_count:
             setting = {
                 **self.advice.setting,
@@ -301,6 +310,21 @@ class QueueConsumer:
                 "batch_message_count": self._batch,
             }
             self._reporter.report(SQS_DELIVERY, **self._place, **figures.report(setting))
+
+    def _say_what_work_takes(self, figures: _Figures) -> None:
+        """Once: where work that was not stated keeps all threads busy, more of them would be advised for it."""
+        work_seconds = figures.work_seconds / max(1, figures.worked_count)
+        busy_seconds = _BUSY_FRACTION * self._receiver_count * figures.duration_seconds
+        if figures.work_seconds > busy_seconds and work_seconds > _WORK_RATIO_MIN * self._work_seconds:
+            complain(
+                "%s threads are busy handling the messages of %s, each for %.3g s: with work_seconds=%.3g as many are "
+                "advised as that takes",
+                self._receiver_count,
+                self._url,
+                work_seconds,
+                work_seconds,
+            )
+            self._work_seconds = float("inf")
 
 
 def _place_of(sqs_client: Any, queue_url: str, demand: Mapping[str, object]) -> dict[str, Any]:
@@ -514,6 +538,11 @@ class _Figures:
         self.receive_request_count = self.empty_receive_count = self.delete_request_count = 0
         self.throttled_count = self.failed_count = self.retried_count = 0
         self.receive_seconds = self.delete_seconds = self.oldest_seconds_max = 0.0
+        self.worked_count, self.work_seconds = 0, 0.0
+
+    @property
+    def duration_seconds(self) -> float:
+        return max(1e-6, time.perf_counter() - self._began)  # some clocks move in steps
 
     def note_receive(self, messages: Sequence[Mapping[str, Any]], seconds: float, *, new_count: int) -> None:
         if not messages:
@@ -530,6 +559,10 @@ class _Figures:
         self.delete_seconds += seconds
         self.deleted_count += deleted_count
 
+    def note_work(self, seconds: float) -> None:
+        self.worked_count += 1
+        self.work_seconds += seconds
+
     def note_trouble(self, trouble: Exception) -> None:
         response = getattr(trouble, "response", None) or {}
         is_throttled = response.get("Error", {}).get("Code") in _THROTTLED
@@ -538,7 +571,7 @@ class _Figures:
 
     def report(self, setting: Mapping[str, float]) -> dict[str, Any]:
         """In the words of the protocol. The senders are not ours: what they sent is what arrived."""
-        duration_seconds = max(1e-6, time.perf_counter() - self._began)  # some clocks move in steps
+        duration_seconds = self.duration_seconds
         mean_bytes = self.received_bytes / self.received_count
         failed_count = self.failed_count + self.retried_count
         requests = self.receive_request_count + self.empty_receive_count + self.delete_request_count

@@ -121,7 +121,13 @@ class FakeReporter:
         return True
 
 
-def advice(*, window: int = 0, batch: int = 10, pause_at_seconds: float | None = None) -> Advice:
+def advice(
+    *,
+    window: int = 0,
+    batch: int = 10,
+    pause_at_seconds: float | None = None,
+    work_seconds: float = 0.0,
+) -> Advice:
     """Three receivers and two deleters."""
     setting = {
         "sender_thread_count": 4,
@@ -143,6 +149,7 @@ def advice(*, window: int = 0, batch: int = 10, pause_at_seconds: float | None =
             "derived": derived,
             "basis": "measured",
             "explanation": "a test",
+            "demand": {"work_seconds": work_seconds},
         }
     )
 
@@ -369,6 +376,30 @@ def test_a_deletion_that_never_works_does_not_hold_up_the_end(monkeypatch: pytes
     queue.entry_refusal = lambda _number: False
     consumed(queue, lambda _message: None, until=lambda: len(queue.in_flight) == 5)
     assert len(queue.left) == 5
+
+
+@pytest.mark.parametrize(("stated", "line_count"), [(0.0, 1), (10.0, 0)])
+def test_work_that_was_not_stated_and_keeps_all_threads_busy_is_said_once(
+    stated: float, line_count: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two threads worked off four of twenty messages a second, and nobody said why."""
+    monkeypatch.setattr(boto3_queue, "_BUSY_FRACTION", 0.01)  # however long the rest takes here
+    told: Any = FakeReporter()
+    consumer = QueueConsumer(
+        FakeQueue(200),
+        URL,
+        lambda _message: time.sleep(0.02),
+        advice=advice(work_seconds=stated),
+        reporter=told,
+        report_seconds=0.05,
+        long_poll_seconds=1,
+    )
+    worker = threading.Thread(target=consumer.run)
+    worker.start()
+    assert settled(lambda: len(told.reports) >= 3)
+    consumer.stop()
+    worker.join(20.0)
+    assert sum("with work_seconds=" in record.getMessage() for record in caplog.records) == line_count
 
 
 def test_a_queue_that_may_not_be_received_from_is_said_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,9 +1,10 @@
 """Knows what is to be fetched for who reads an object as a file, and when: the same for threads and for tasks.
 
 Who reads on from where he ended, or skips no more than a request costs, gets ever larger ranges, several at a time,
-which are fetched before he asks; who seeks elsewhere gets what he asks for and no more. A range that comes later than
-nearly all do (`hedge_timeout_seconds`, from the tail that was measured) is asked for once more, and what comes first
-counts; how often is bounded, because a service that is slow as a whole must not be asked twice as much.
+which are fetched before he asks; who seeks elsewhere gets what he asks for, 4 KiB at the least, and no more. A range
+that comes later than nearly all do (`hedge_timeout_seconds`, from the tail that was measured) is asked for once more,
+and what comes first counts; how often is bounded, because a service that is slow as a whole must not be asked twice as
+much.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     _Cut = Callable[[list[bytes]], list[bytes]]
 
 _FIRST_BYTES = 64 << 10  # of a reader of whom nothing is known yet
+# Of one who seeks: before a member of an archive lies how long its name is, and behind that where its content begins.
+_LEAST_BYTES = 4 << 10
 _GROWTH = 2  # of the ranges, and of what is ahead, while he reads on
 _READ_AHEAD_BYTES = 80 << 20  # where nothing is advised: ten ranges of 8 MiB, as boto3 has them
 # Of one that ends early, as boto3 does: botocore tries again only what has no answer at all.
@@ -120,6 +123,7 @@ class Reading(ABC):
         self.thread_count = min(told.thread_count, pool_count_of(self._client))
         self.read_ahead_bytes = told.read_ahead_bytes or _READ_AHEAD_BYTES
         self.coalesced_gap_bytes = told.coalesced_gap_bytes or 0
+        self._skipped_bytes = told.coalesced_gap_bytes or _FIRST_BYTES  # which take less time than a request
         self._merged_size_bytes = told.merged_size_bytes
         self.hedge_timeout_seconds = told.hedge_timeout_seconds
         self.request_count = self.hedged_count = 0
@@ -161,7 +165,7 @@ class Reading(ABC):
     def _next(self, size: int) -> Range:
         """The range that holds the byte at the position, of which so many bytes at most are wanted."""
         skipped = self._position - self._read_until
-        if not 0 <= skipped <= (self.coalesced_gap_bytes or _FIRST_BYTES):
+        if not 0 <= skipped <= self._skipped_bytes:
             self._read_on_bytes = 0
         elif self._read_on_bytes:  # `torch.load` skips to each tensor: less than a request costs is read, too
             self._read_on_bytes += skipped
@@ -188,7 +192,9 @@ class Reading(ABC):
     def _fetch_ahead(self, size: int) -> None:
         """Have so many bytes on their way; of one who reads on, as much again as he has read, in ever larger ranges."""
         further = 0 if self._is_random else min(_GROWTH * self._read_on_bytes, self.read_ahead_bytes)
-        least = size if self._is_random or self._position else max(size, _FIRST_BYTES)
+        least = size
+        if not self._is_random:
+            least = max(size, min(_LEAST_BYTES, self._skipped_bytes) if self._position else _FIRST_BYTES)
         until = min(self.size_bytes, self._position + max(least, further))
         begin = self._ahead[-1].end if self._ahead else self._position
         most = max(self.thread_count, self.read_ahead_bytes // self.range_size_bytes)

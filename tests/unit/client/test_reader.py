@@ -8,6 +8,7 @@ import random
 import sys
 import threading
 import tracemalloc
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -106,6 +107,20 @@ def test_who_skips_less_than_a_request_costs_reads_on() -> None:
             assert file.read(4100) == CONTENT[start : start + 4100]
     assert len(store.ranges) < 20
     assert sum(end - start for start, end in store.ranges) < 3 * MiB
+
+
+def test_a_member_of_an_archive_is_one_request() -> None:
+    """Wherever it lies: what says where its content begins is not asked for by itself, word by word."""
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as written:
+        for number in range(20):
+            written.writestr(f"{number}", CONTENT[3000 * number : 3000 * (number + 1)])
+    store = Store(archive.getvalue())
+    with reading(store, advice=advice(gap=8000)) as file, zipfile.ZipFile(file) as read:
+        store.ranges.clear()
+        for number in range(19, -1, -1):
+            assert read.read(f"{number}") == CONTENT[3000 * number : 3000 * (number + 1)]
+    assert len(store.ranges) == 20
 
 
 def test_who_skips_more_than_a_request_costs_has_nothing_fetched_between() -> None:

@@ -48,7 +48,8 @@ def open_object(
 ) -> ObjectReader:
     """The object as a binary file that can be read and sought, as advised for its size. Raises what boto3 raises.
 
-    State `access="random"` for a reader of pieces here and there, and nothing is read ahead. It uses no more threads
+    State `access="random"` for a reader of pieces here and there, and nothing is read ahead; and `object_count` where
+    several are open at a time, and they share what is advised for all of them. It uses no more threads
     than the client keeps connections: see `penstock.client.boto3.download_client_config`. A range that is late is asked
     for once more, by at most one more connection at a time; set `hedge_timeout_seconds` of the reader to None for none.
     """

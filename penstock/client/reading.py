@@ -120,8 +120,10 @@ class Reading(ABC):
         told, self._client, self._arguments = opening.told, opening.client, opening.arguments
         self._is_random, self.size_bytes = opening.is_random, opening.size_bytes
         self.range_size_bytes = told.request_size_bytes
-        self.thread_count = min(told.thread_count, pool_count_of(self._client))
-        self.read_ahead_bytes = told.read_ahead_bytes or _READ_AHEAD_BYTES
+        # What is advised is for all objects that are read at a time.
+        self.thread_count = min(max(1, told.thread_count // told.object_count), pool_count_of(self._client))
+        ahead_bytes = (told.read_ahead_bytes or _READ_AHEAD_BYTES) // told.object_count
+        self.read_ahead_bytes = max(ahead_bytes, self.range_size_bytes)
         self.coalesced_gap_bytes = told.coalesced_gap_bytes or 0
         self._skipped_bytes = told.coalesced_gap_bytes or _FIRST_BYTES  # which take less time than a request
         self._merged_size_bytes = told.merged_size_bytes

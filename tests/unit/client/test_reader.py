@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[3]
 CONTENT = random.Random(1).randbytes(3 * MiB)
 
 
-def advice(threads: int = 4, part: int = 256 * KiB, gap: int = 1000) -> Advice:
+def advice(threads: int = 4, part: int = 256 * KiB, gap: int = 1000, objects: int = 1) -> Advice:
     """As a daemon gives it."""
     return Advice(
         {
@@ -39,6 +39,7 @@ def advice(threads: int = 4, part: int = 256 * KiB, gap: int = 1000) -> Advice:
             "derived": {"read_ahead_bytes": threads * part, "coalesced_gap_bytes": gap},
             "basis": "measured",
             "explanation": "for a test",
+            "demand": {"object_count": objects},
         }
     )
 
@@ -149,6 +150,16 @@ def test_who_goes_elsewhere_has_nothing_fetched_on_the_way_there() -> None:
         file.seek(-100, io.SEEK_END)
         assert file.read() == CONTENT[-100:]
     assert store.ranges == [(0, 64 * KiB), (3 * MiB - 100, 3 * MiB)]
+
+
+@pytest.mark.parametrize(("objects", "thread_count", "ranges_ahead"), [(2, 2, 2), (3, 1, 1), (100, 1, 1)])
+def test_objects_that_are_read_at_a_time_share_what_is_advised(
+    objects: int, thread_count: int, ranges_ahead: int
+) -> None:
+    """Eight workers of a data loader had the threads of the host each."""
+    with reading(Store(), advice=advice(objects=objects)) as file:
+        assert file.thread_count == thread_count
+        assert file.read_ahead_bytes // file.range_size_bytes == ranges_ahead
 
 
 def test_the_whole_is_read_in_advised_ranges() -> None:

@@ -1,6 +1,6 @@
 """Knows what consumers and producers of SQS can be told: boto3, aiobotocore, Celery, Spring Cloud AWS, sqs-consumer.
 
-From the sources of botocore 1.43, kombu 5.7, Celery 5, Spring Cloud AWS 3 and sqs-consumer 12.
+From the sources of botocore 1.43, kombu 5.7, Celery 5, Spring Cloud AWS 3 and 4, and sqs-consumer 12 and 14.
 """
 
 from __future__ import annotations

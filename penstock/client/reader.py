@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import io
 import os
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from threading import RLock
 from time import monotonic
@@ -22,6 +22,7 @@ from time import monotonic
 from penstock.client.answers import stop
 from penstock.client.attention import ATTENTION_SECONDS
 from penstock.client.reading import BODY_TRY_COUNT, Opening, Range, Reading, whole
+from penstock.client.threads import Threads
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
@@ -66,8 +67,8 @@ class ObjectReader(Reading, io.RawIOBase):
 
     def _open_pools(self) -> None:
         self._process_id, self._lock = os.getpid(), RLock()
-        self._pool = ThreadPoolExecutor(self.thread_count, thread_name_prefix="penstock-reader")
-        self._spare = ThreadPoolExecutor(_HEDGE_THREAD_COUNT, thread_name_prefix="penstock-hedge")
+        self._pool = Threads(self.thread_count, "penstock-reader")
+        self._spare = Threads(_HEDGE_THREAD_COUNT, "penstock-hedge")
 
     def readable(self) -> bool:
         """It is."""
@@ -139,8 +140,8 @@ class ObjectReader(Reading, io.RawIOBase):
         if not was_closed:
             self._notice_fork()
             self._let_go()
-            self._pool.shutdown(wait=False)
-            self._spare.shutdown(wait=False)
+            self._pool.end()
+            self._spare.end()
 
     def _coming(self, wanted: int) -> Iterator[memoryview]:
         """So many bytes from the position on, as they lie in the ranges that bring them."""

@@ -49,6 +49,7 @@ CATCHES_ALL = {
         "penstock/client/boto3_queue.py",
         "_work_off",
     ): "the application's own work on a message may raise anything",
+    ("penstock/client/threads.py", "_call"): "the future carries it to whoever waits, as of any executor",
     ("penstock/client/boto3_queue.py", "_ask"): "whatever botocore raises, the consumer's thread goes on",
     (
         "penstock/daemon/conductor.py",

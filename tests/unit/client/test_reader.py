@@ -73,6 +73,13 @@ def reading(store: Store, **options: Any) -> Iterator[ObjectReader]:
         yield file
 
 
+def threads_ended(file: ObjectReader) -> None:
+    """With all that was asked for."""
+    file._pool.end()
+    for thread in file._pool._threads:
+        thread.join(20.0)
+
+
 def test_who_reads_on_gets_ever_larger_ranges_ahead_of_him() -> None:
     """The first is small, the last are as advised, none is fetched twice, and all is what is there."""
     store = Store()
@@ -292,7 +299,7 @@ def test_a_read_of_what_another_thread_closes_ends_as_of_a_file(
         file.close()
         go_on.set()
         thread.join()
-    file._pool.shutdown(wait=True)
+    threads_ended(file)
     assert [(type(trouble), str(trouble)) for trouble in troubles] == [(ValueError, "the object is closed")]
     assert len(store.ranges) == has_come
     assert not file._ahead
@@ -337,8 +344,29 @@ def test_pieces_that_nobody_waits_for_any_more_are_not_fetched(monkeypatch: pyte
         with pytest.raises(ConnectionError, match="gone"):
             file.read_ranges([(n * KiB, 10) for n in range(100)])
         go_on.set()
-        file._pool.shutdown(wait=True)
+        threads_ended(file)
     assert len(asked) <= 2
+
+
+def test_a_process_ends_though_a_server_is_silent() -> None:
+    """Also where nobody closed what was read: nothing that is read ahead is waited for."""
+    program = """
+import threading
+from penstock.client.reader import open_object
+from tests.unit.client.test_reader import Store, advice
+
+class Silent(Store):
+    def get_object(self, *, Range, **request):
+        if int(Range[len("bytes=") :].partition("-")[0]) >= 512 << 10:
+            threading.Event().wait()
+        return super().get_object(Range=Range, **request)
+
+file = open_object(Silent(), "bucket", "key", advice=advice())
+while not file._ahead or file._ahead[-1].start < 512 << 10:
+    file.read(32 << 10)
+print("read")
+"""
+    assert ran([sys.executable, "-c", program], cwd=ROOT, timeout=60).stdout == "read\n"
 
 
 def test_a_forked_child_reads_on() -> None:

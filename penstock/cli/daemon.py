@@ -56,7 +56,7 @@ def call(
             socket_path, method, target, parameters=parameters, body=body, timeout_seconds=timeout_seconds
         )
     except connection.SilentError as trouble:
-        raise SilentDaemonError(str(trouble)) from trouble
+        raise SilentDaemonError(trouble.sentence, trouble.remedy) from trouble
     except connection.NoDaemonError as trouble:
         raise NoDaemonError(str(trouble)) from trouble
     received = _document(answer.body, socket_path)

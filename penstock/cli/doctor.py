@@ -59,11 +59,11 @@ async def _examined(loaded: LoadedConfiguration, socket_path: str, *, is_local: 
     from penstock.daemon.doctor import CHECKS, Patient, clock_error_seconds, permissions, unit_properties
     from penstock.daemon.outside_aws import AwsOutside
 
-    status, silence = None, ""
+    status, silence = None, None
     try:
         status = call(socket_path, "GET", "/v1/status")
     except SilentDaemonError as trouble:
-        silence = trouble.message
+        silence = Finding("daemon", Health.ILL, trouble.sentence, trouble.remedy)
     except NoDaemonError:
         pass
     patient = Patient(

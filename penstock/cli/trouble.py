@@ -41,6 +41,11 @@ class NoDaemonError(TroubleError):
 class SilentDaemonError(NoDaemonError):
     """Somebody holds the socket, and says nothing: whether a daemon works is not known."""
 
+    def __init__(self, sentence: str, remedy: str) -> None:
+        super().__init__(f"{sentence}: {remedy}")
+        self.sentence = sentence
+        self.remedy = remedy
+
 
 class NotReadyError(TroubleError):
     """The daemon has nothing fresh to say."""

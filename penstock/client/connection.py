@@ -20,6 +20,7 @@ _IDLE_COUNT_MAX = 8  # connections kept; more threads than that at a time connec
 _RECEIVE_BYTES = 64 * 1024
 _HEAD_BYTES_MAX = 2 * _RECEIVE_BYTES
 _LINE_BYTES_MAX = 16 << 20
+_SEE_LOG = "see its log"
 _FULL_PAUSE_SECONDS = 0.01  # before a daemon whose queue of callers is full is tried again
 
 
@@ -28,7 +29,12 @@ class NoDaemonError(Exception):
 
 
 class SilentError(NoDaemonError):
-    """Somebody holds the socket, and gives no answer, or none to this user."""
+    """Somebody holds the socket, and gives no answer, or none to this user: what is so, and what to do about it."""
+
+    def __init__(self, sentence: str, remedy: str) -> None:
+        super().__init__(f"{sentence}: {remedy}")
+        self.sentence = sentence
+        self.remedy = remedy
 
 
 class RefusedError(NoDaemonError):
@@ -244,10 +250,14 @@ def _connect(path: str, end_seconds: float) -> socket.socket:
         reason = getattr(trouble, "strerror", None) or str(trouble)
         if isinstance(trouble, PermissionError):
             raise SilentError(
-                f"the socket {path} is closed to this user ({reason}): ask as one who may, such as with sudo"
+                f"the socket {path} is closed to this user ({reason})",
+                "ask as one who may, such as with sudo",
             ) from trouble
-        is_held = isinstance(trouble, TimeoutError)  # the queue of its callers is full
-        raise (SilentError if is_held else NoDaemonError)(
+        if isinstance(trouble, TimeoutError):
+            raise SilentError(
+                f"no daemon answers on {path} ({reason}): the queue of its callers is full", _SEE_LOG
+            ) from trouble
+        raise NoDaemonError(
             f"no daemon answers on {path} ({reason}): start it with `systemctl start penstock` or "
             "`penstockd`, or name its socket with --socket or PENSTOCK_SOCKET"
         ) from trouble
@@ -273,9 +283,7 @@ def _request(method: str, target: str, body: bytes | None, *, version: str = "1.
 
 
 def _no_answer(path: str, trouble: Exception) -> SilentError:
-    return SilentError(
-        f"the daemon on {path} accepts connections but does not answer ({trouble}): see its log"
-    )
+    return SilentError(f"the daemon on {path} accepts connections but does not answer ({trouble})", _SEE_LOG)
 
 
 def _begin(connection: socket.socket, end_seconds: float) -> bytes:

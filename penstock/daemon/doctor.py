@@ -54,7 +54,7 @@ class Patient:
     identity: HostIdentity
     socket_path: str  # where the daemon was asked
     status: Mapping[str, Any] | None  # what the daemon says of itself; None where none answers
-    silence: str = ""  # where somebody holds the socket and says nothing: what, and what to do
+    silence: Finding | None = None  # where somebody holds the socket and says nothing
     root: Path = Path("/")
     unit: Callable[[], Mapping[str, str]]  # what systemd says of it, by property; nothing without systemd
     clock_error_seconds: Callable[[], float | None]  # None where the clock is not synchronised
@@ -105,9 +105,8 @@ def _configuration(patient: Patient) -> Iterator[Finding]:
 
 def _daemon(patient: Patient) -> Iterator[Finding]:
     path, database = patient.socket_path, patient.loaded.configuration.daemon.database_path
-    if patient.silence:
-        sentence, _, remedy = patient.silence.rpartition(": ")
-        yield Finding("daemon", Health.ILL, sentence, remedy)
+    if patient.silence is not None:
+        yield patient.silence
         return
     if patient.status is None and (process := holder(database)) is not None:
         remedy = (

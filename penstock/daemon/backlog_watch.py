@@ -109,7 +109,7 @@ class _Told:
     until: datetime
     seconds: float
     delete_rate_per_second: float
-    age_seconds: float
+    age_seconds: float | None  # of its oldest message, where it states it
 
     def stands(self, at: datetime) -> bool:
         """Whether the next one cannot be late yet: who deletes nothing says nothing."""
@@ -152,6 +152,15 @@ class _Subject:
         """Of all processes, as reported."""
         return sum(told.delete_rate_per_second for told in self.told.values())
 
+    @property
+    def age_seconds(self) -> float | None:
+        """Of the oldest message of all processes; where one does not state it, by what all of them did not delete."""
+        ages = [told.age_seconds for told in self.told.values()]
+        stated = [age for age in ages if age is not None]
+        if None in ages and (rate := self.delete_rate_per_second) > 0:
+            stated.append(self.undeleted_message_count / rate)
+        return max(stated, default=None)
+
     def hear(self, process_id: int, told: _Told) -> None:
         """What a process says, beside what the others have said; of too many, those are kept that spoke last."""
         others = [(one, each) for one, each in self.told.items() if one != process_id]
@@ -160,9 +169,11 @@ class _Subject:
 
     def note_round(self, told: _Told) -> None:
         """The oldest message of all processes; one sample for a round of their reports, or they would seem a drift."""
+        if (age_seconds := self.age_seconds) is None:
+            return
         began_at = told.until - timedelta(seconds=(1.0 - _ROUND_SLACK) * told.seconds)
         at = self.ages.pop().at if self.ages and self.ages[-1].at > began_at else told.until
-        self.note_age(at, max(each.age_seconds for each in self.told.values()))
+        self.note_age(at, age_seconds)
 
     def note_age(self, at: datetime, seconds: float) -> None:
         self.ages.append(AgeSample(at=at, oldest_undeleted_seconds=min(seconds, AGE_SECONDS_MAX)))
@@ -270,17 +281,13 @@ class BacklogWatch:
         subject.visibility_timeout_seconds = (
             measures.get("visibility_timeout_seconds") or subject.visibility_timeout_seconds
         )
-        deleted, age = measures.get("deleted_count"), _age_of(measures)
-        told = _Told(subject.seen_at, seconds, (deleted or 0.0) / seconds, age or 0.0)
+        deleted = measures.get("deleted_count")
+        told = _Told(subject.seen_at, seconds, (deleted or 0.0) / seconds, _age_of(measures))
         subject.hear(process_id, told)
         if deleted is not None:
             received = measures.get("received_count", deleted)
             subject.undeleted_message_count = max(0.0, subject.undeleted_message_count + received - deleted)
-        if age is None and subject.delete_rate_per_second > 0:
-            age = subject.undeleted_message_count / subject.delete_rate_per_second
-            subject.hear(process_id, replace(told, age_seconds=age))
-        if age is not None:
-            subject.note_round(told)
+        subject.note_round(told)
 
     def _subject(self, key: tuple[str, str], new: _Subject) -> _Subject:
         """The subject of this key, now the one that spoke last."""

@@ -278,3 +278,14 @@ async def test_one_process_that_falls_behind_is_not_hidden_by_those_that_keep_up
     assert backlog.warning.alarm is Alarm.WARN
     assert backlog.warning.drift_seconds_per_second == pytest.approx(0.0, abs=0.01)
     assert len([record for record in caplog.records if "queue of boto3" in record.getMessage()]) == 1
+
+
+async def test_what_one_process_receives_and_another_deletes_is_no_backlog(clock: VirtualClock) -> None:
+    """Counts are of the queue, not of who reports them: what was left a report ago is deleted by now."""
+    _outside, backlogs = begin_to_watch(clock, WatchedQueueSection())
+    await asyncio.sleep(60.0)
+    backlogs.note_reports([a_report(30.0, received_count=1200.0, deleted_count=600.0)], process_id=1)
+    backlogs.note_reports([a_report(40.0, received_count=0.0, deleted_count=600.0)], process_id=2)
+    (backlog,) = backlogs.backlogs()
+    assert backlog.warning is not None
+    assert backlog.warning.alarm is Alarm.CALM

@@ -27,7 +27,7 @@ from botocore import exceptions as botocore_errors
 from botocore.parsers import ResponseParserError
 
 from penstock.clock import SystemClock
-from penstock.probes.aws_answers import NOT_OFFERED, Unchanged, raise_first, translated
+from penstock.probes.aws_answers import NOT_OFFERED, Unchanged, is_unidentified, raise_first, translated
 from penstock.probes.aws_files import LeanFiles
 from penstock.probes.outside import (
     ANSWERED_BY,
@@ -427,7 +427,35 @@ async def _open_client(
             )
             client = await stack.enter_async_context(opening)
         client.meta.events.register(f"after-call.{service}", _refuse_a_page)
+        if not explicit:
+            identity = _Identity(session, access.profile)
+            client.meta.events.register(f"after-call.{service}", identity.note_answer)
+            client.meta.events.register(f"before-sign.{service}", identity.sign)
         yield client
+
+
+class _Identity:
+    """Who signs: whom the session found, until a service does not know him any more; then who is found anew.
+
+    What the SDK renews by itself is renewed. What somebody renewed for it, in a file, it would not read again.
+    """
+
+    def __init__(self, session: AioSession, profile: str | None) -> None:
+        self._session = session
+        self._profile = profile
+        self._is_refused = False
+
+    def note_answer(self, parsed: Mapping[str, Any], **_: Any) -> None:  # Any: botocore has no types
+        """Look anew before the next request, where this one was of nobody."""
+        self._is_refused = self._is_refused or is_unidentified(parsed)
+
+    async def sign(self, request: Any, **_: Any) -> None:
+        """Before each request; where there were no credentials at all, there may be some by now."""
+        if self._is_refused or await self._session.get_credentials() is None:
+            self._is_refused = False  # at once: the others that are on their way need not look as well
+            self._session = AioSession(profile=self._profile)
+        if (found := await self._session.get_credentials()) is not None:
+            request.context.setdefault("signing", {})["request_credentials"] = found
 
 
 def _stay_in_region(context: dict[str, Any], **_: Any) -> None:

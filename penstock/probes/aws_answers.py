@@ -190,10 +190,21 @@ def translated(doing: str) -> Iterator[None]:
         raise _from_failure(error, doing) from error
 
 
+def is_unidentified(answer: Mapping[str, Any]) -> bool:  # Any: of the SDK
+    """Whether the service does not know who asks, or no more."""
+    kind, _ = _ANSWERS.get(_code_of(answer), (RequestError, ""))
+    return issubclass(kind, Unidentified)
+
+
+def _code_of(answer: Mapping[str, Any]) -> str:
+    code = str(answer.get("Error", {}).get("Code", "unknown"))
+    return code.removeprefix("AWS.SimpleQueueService.").split("#")[-1]
+
+
 def _from_answer(error: botocore_errors.ClientError, doing: str) -> RequestError:
     """What the service said, by its code first and by its status second."""
     told = error.response.get("Error", {})
-    code = str(told.get("Code", "unknown")).removeprefix("AWS.SimpleQueueService.").split("#")[-1]
+    code = _code_of(error.response)
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     known = _ANSWERS.get(code) or _STATUSES.get(status)
     if known is None:

@@ -172,6 +172,32 @@ async def test_answers_of_s3(status: int, code: str, kind: type[RequestError], s
     assert len(oracle.requests) == 1
 
 
+@pytest.mark.parametrize("before", ["", "aws_access_key_id = OLD\naws_secret_access_key = x\n"])
+async def test_credentials_that_somebody_renewed_are_read_without_a_new_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
+    """Whoever is told to renew them has done all that was asked of him; also where there were none."""
+    file = tmp_path / "credentials"
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+
+    async def answer(request: web.Request) -> web.Response:
+        await request.read()
+        if "Credential=NEW/" in request.headers["Authorization"]:
+            return web.Response(headers={"ETag": "tag"})
+        return web.Response(status=400, text=xml("ExpiredToken"))
+
+    file.write_text(f"[default]\n{before}")
+    async with answering(answer) as url, open_object_store(Access(region=REGION, endpoint_url=url)) as store:
+        for _ in range(2):
+            with pytest.raises(Unidentified):
+                await store.put_object("bucket", "key", b"x")
+        file.write_text("[default]\naws_access_key_id = NEW\naws_secret_access_key = x\n")
+        assert await store.put_object("bucket", "key", b"x") == "tag"
+
+
 async def test_other_region_is_named_and_not_followed() -> None:
     """A bucket elsewhere is said to be there; botocore's own redirect would measure the wrong path."""
     oracle = Oracle(301, xml("PermanentRedirect"), {"x-amz-bucket-region": "us-west-2"})

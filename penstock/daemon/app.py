@@ -173,7 +173,14 @@ async def _watch(app: App, surroundings: Surroundings, watched: WatchedQueueSect
         await app.store.run(lambda store: store.add_backlog(spell))
 
     region = app.home.region
-    await watch_queue(app.backlogs, surroundings.outside, watched, region=region, remember=remember)
+    await watch_queue(
+        app.backlogs,
+        surroundings.outside,
+        watched,
+        region=region,
+        remember=remember,
+        troubles=app.conductor.troubles,
+    )
 
 
 async def _work(app: App) -> None:

@@ -27,6 +27,7 @@ from typing import Any
 
 from penstock.clock import Clock
 from penstock.daemon.config import WatchedQueueSection
+from penstock.daemon.troubles import FAILURE_COUNT_MIN, Troubles
 from penstock.models.sqs.backlog_warning import (
     AgeSample,
     Alarm,
@@ -50,6 +51,7 @@ SILENT_AFTER = timedelta(minutes=15)  # then it says nothing about now
 STANDS_FOR = 2.0  # of the time that a report is about: then its process has ended, or has nothing to do
 _ROUND_SLACK = 0.1  # of that time: a process does not report to the millisecond
 SPELL = timedelta(minutes=15)  # of which the most is remembered: 96 rows a day
+TROUBLE_NAME = "watched_queue"
 _SEVERITY = tuple(Alarm)
 
 log = logging.getLogger(__name__)
@@ -130,6 +132,7 @@ class _Subject:
     told: dict[int, _Told] = field(default_factory=dict)  # by process
     undeleted_message_count: float = 0.0  # as the reports add up
     trouble: str | None = None
+    failure_count: int = 0  # in a row
     alarm: Alarm = Alarm.CALM
 
     def backlog(self) -> Backlog:
@@ -225,7 +228,7 @@ class BacklogWatch:
             not_visible_message_count=float(attributes.get("ApproximateNumberOfMessagesNotVisible", 0)),
         )
         subject.backlogs.append(sample)
-        subject.seen_at, subject.trouble = now, None
+        subject.seen_at, subject.trouble, subject.failure_count = now, None, 0
         subject.visibility_timeout_seconds = float(
             attributes.get("VisibilityTimeout", subject.visibility_timeout_seconds)
         )
@@ -263,11 +266,23 @@ class BacklogWatch:
         )
 
     def note_trouble(self, sentence: str) -> None:
-        """The watched queue could not be asked."""
+        """The watched queue could not be asked; what was seen too long ago is forgotten, for calm it is no more."""
         assert self._watched is not None
-        if sentence != self._watched.trouble:
-            log.warning("the queue %s is not watched: %s", self._watched.name, sentence)
-        self._watched.trouble = sentence
+        subject = self._watched
+        subject.trouble, subject.failure_count = sentence, subject.failure_count + 1
+        if subject.seen_at is not None and self._clock.now() - subject.seen_at > SILENT_AFTER:
+            subject.ages.clear()
+            subject.backlogs.clear()
+            subject.alarm = Alarm.CALM
+
+    @property
+    def trouble(self) -> str | None:
+        """Why the watched queue is not seen, where it was never, or that lasts."""
+        subject = self._watched
+        if subject is None or subject.trouble is None:
+            return None
+        is_lasting = subject.seen_at is None or subject.failure_count >= FAILURE_COUNT_MIN
+        return f"the queue {subject.name} is not watched: {subject.trouble}" if is_lasting else None
 
     def _note_report(self, observation: Observation[Any], process_id: int) -> None:
         measures, place = observation.measures, observation.context.place
@@ -319,6 +334,7 @@ async def watch_queue(
     *,
     region: str,
     remember: Callable[[BacklogSpell], Awaitable[None]],
+    troubles: Troubles,
 ) -> None:
     """Ask the watched queue for its attributes, again and again; return at once when none is named."""
     url: str | None = None
@@ -330,6 +346,7 @@ async def watch_queue(
         except RequestError as trouble:
             backlogs.note_trouble(str(trouble))
             url = None if isinstance(trouble, Missing) else url
+        troubles.note(TROUBLE_NAME, backlogs.trouble)
         spell = backlogs.ended_spell()
         if spell is not None:
             await remember(spell)

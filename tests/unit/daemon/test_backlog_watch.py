@@ -13,6 +13,7 @@ import pytest
 
 from penstock.daemon.backlog_watch import SPELL, SUBJECT_COUNT_MAX, BacklogWatch, watch_queue
 from penstock.daemon.config import WatchedQueueSection
+from penstock.daemon.troubles import Troubles
 from penstock.lab.sqs import ActionTruth, QueueTruth, Sending, SqsService
 from penstock.lab.virtual_time import VirtualClock
 from penstock.models.sqs.backlog_warning import Alarm, BacklogSpell
@@ -34,6 +35,7 @@ class Outside:
     def __init__(self, clock: VirtualClock) -> None:
         self.service = SqsService(QueueTruth(send=ACTION, receive=ACTION, delete=ACTION), clock=clock, seed=1)
         self.remembered: list[BacklogSpell] = []
+        self.troubles = Troubles(clock)
         self.watch: asyncio.Task[None] | None = None
 
     async def remember(self, spell: BacklogSpell) -> None:
@@ -67,7 +69,14 @@ def begin_to_watch(
     """The queue, and who watches it from now on."""
     outside, backlogs = Outside(clock), BacklogWatch(clock, section, region=REGION)
     outside.watch = asyncio.create_task(
-        watch_queue(backlogs, outside, section, region=REGION, remember=outside.remember)
+        watch_queue(
+            backlogs,
+            outside,
+            section,
+            region=REGION,
+            remember=outside.remember,
+            troubles=outside.troubles,
+        )
     )
     return outside, backlogs
 
@@ -160,7 +169,28 @@ async def test_a_queue_that_is_not_there_yet_is_found_later(
     (backlog,) = backlogs.backlogs()
     assert backlog.warning is not None
     assert backlog.trouble is None
-    assert len([r for r in caplog.records if "is not watched" in r.message]) == 1
+    said = [r.message for r in caplog.records if r.name.endswith("troubles")]
+    assert len(said) == 2
+    assert "is not watched" in said[0]
+    assert said[1] == "the trouble with watched_queue is over"
+
+
+async def test_a_queue_that_is_seen_no_more_is_not_calm(clock: VirtualClock) -> None:
+    """Who took the right away to look took the warning away; a minute without an answer is borne."""
+    outside, backlogs = begin_to_watch(clock)
+    await outside.service.create_queue("orders", {})
+    working = asyncio.create_task(application(outside, sent_per_second=19, deleted_per_second=20))
+    await asyncio.sleep(60.0)
+    working.cancel()
+    assert backlogs.backlogs()[0].document()["alarm"] == "calm"
+    await outside.service.delete_queue("orders")
+    await asyncio.sleep(20.0)
+    assert not outside.troubles.now()
+    await asyncio.sleep(3600.0)
+    (backlog,) = backlogs.backlogs()
+    assert backlog.document()["alarm"] == "unknown"
+    assert backlog.visible_message_count is None
+    assert "orders is not watched" in outside.troubles.now()[0].sentence
 
 
 async def test_without_a_delete_rate_the_age_is_not_guessed(clock: VirtualClock) -> None:

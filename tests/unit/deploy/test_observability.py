@@ -7,8 +7,10 @@ import re
 import shutil
 from pathlib import Path
 
+import click
 import pytest
 
+from penstock.cli.main import cli
 from penstock.daemon import metrics
 from tests.programs import ran
 
@@ -27,6 +29,13 @@ def test_every_metric_that_is_asked_for_is_told() -> None:
     asked = set(re.findall(r"penstock_\w+", " ".join([*EXPRESSIONS, *rules])))
     assert len(asked) > 12
     assert asked <= told
+
+
+def test_alerts_name_commands_that_there_are() -> None:
+    """Who is woken by one types what it says."""
+    named = re.findall(r"`penstock ([a-z-]+)", RULES.read_text(encoding="utf-8"))
+    assert len(named) > 3
+    assert set(named) <= set(cli.list_commands(click.Context(cli)))
 
 
 def test_panels_do_not_overlap() -> None:

@@ -130,11 +130,19 @@ def do(
 
 
 def _carry_out_all(actions: Sequence[Action]) -> None:
-    for action in actions:
-        try:
-            carry_out(action)
-        except OSError as trouble:
-            raise TroubleError(f"cannot {action}: {trouble.strerror}") from trouble
-        except subprocess.CalledProcessError as trouble:
-            said = f"{trouble.stderr}".strip() or f"it ended with {trouble.returncode}"
-            raise TroubleError(f"cannot {action}: {said}") from trouble
+    own_mask = os.umask(0o022)  # folders that are missing are made for all users, however careful root is
+    try:
+        for action in actions:
+            _carry_out(action)
+    finally:
+        os.umask(own_mask)
+
+
+def _carry_out(action: Action) -> None:
+    try:
+        carry_out(action)
+    except OSError as trouble:
+        raise TroubleError(f"cannot {action}: {trouble.strerror}") from trouble
+    except subprocess.CalledProcessError as trouble:
+        said = f"{trouble.stderr}".strip() or f"it ended with {trouble.returncode}"
+        raise TroubleError(f"cannot {action}: {said}") from trouble

@@ -164,15 +164,35 @@ def expectation(hint: Any) -> str:
 
 
 def _files(main_file: Path | None, root: Path, problems: list[Problem]) -> Iterator[Path]:
-    yield from sorted((root / VENDOR_DIRECTORY.relative_to("/")).glob("*.toml"))
+    yield from _files_in(root / VENDOR_DIRECTORY.relative_to("/"), problems)
     main = main_file or root / MAIN_FILE.relative_to("/")
-    if main.exists():
+    try:
+        main.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        if main_file is not None:
+            problems.append(
+                Problem(str(main), "", "there is no such file; name one with --config, or leave it out")
+            )
+    except OSError as error:
+        problems.append(_unreadable(main, error))
+    else:
         yield main
-    elif main_file is not None:
-        problems.append(
-            Problem(str(main), "", "there is no such file; name one with --config, or leave it out")
-        )
-    yield from sorted(main.with_suffix(".d").glob("*.toml"))
+    yield from _files_in(main.with_suffix(".d"), problems)
+
+
+def _files_in(folder: Path, problems: list[Problem]) -> list[Path]:
+    """Of a folder that nobody may look into, nothing is left out unsaid: a lower budget may be in it."""
+    try:
+        return sorted(path for path in folder.iterdir() if path.suffix == ".toml")
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        problems.append(_unreadable(folder, error))
+        return []
+
+
+def _unreadable(path: Path, error: OSError) -> Problem:
+    return Problem(str(path), "", f"it cannot be read: {error.strerror}")
 
 
 def _read_file(file: Path, problems: list[Problem]) -> dict[str, Any]:
@@ -180,7 +200,7 @@ def _read_file(file: Path, problems: list[Problem]) -> dict[str, Any]:
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
-        problems.append(Problem(str(file), "", f"it cannot be read: {error.strerror}"))
+        problems.append(_unreadable(file, error))
     except UnicodeDecodeError as error:
         problems.append(Problem(str(file), "", f"it is not UTF-8 text (byte {error.start})"))
     except tomllib.TOMLDecodeError as error:

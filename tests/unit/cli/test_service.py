@@ -47,6 +47,18 @@ def test_units_name_the_commands_that_are_there(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "usr/local/share/penstock/iam-policy.json").read_text())["Statement"]
 
 
+def test_folders_are_for_all_users_whatever_the_mask_of_root(tmp_path: Path) -> None:
+    """The daemon's user must read its configuration; a hardened root makes folders of 0700."""
+    own_mask = os.umask(0o077)
+    try:
+        assert install(tmp_path).exit_code == 0
+        assert os.umask(0o077) == 0o077  # as it was
+    finally:
+        os.umask(own_mask)
+    closed = [path for path in tmp_path.rglob("*") if path.is_dir() and path.stat().st_mode & 0o777 != 0o755]
+    assert not closed
+
+
 def test_an_upgrade_keeps_what_is_configured_and_known(tmp_path: Path) -> None:
     """Units and links follow the newer environment; the operator's file and the database stay, byte for byte."""
     install(tmp_path)

@@ -253,6 +253,16 @@ def test_all_files_are_checked(tmp_path: Path) -> None:
     assert problems[2].endswith("2.toml: daemon.seed: found -1; expected a whole number from 0 to 2^63 - 1")
 
 
+@pytest.mark.parametrize("closed", ["etc/penstock", "etc/penstock/penstock.d", "usr/lib/penstock"])
+def test_a_folder_that_cannot_be_looked_into_is_a_mistake(tmp_path: Path, closed: str) -> None:
+    """A lower budget may be in it: to go on as if there were none would be to spend more than was said."""
+    folder = tmp_path / closed
+    folder.parent.mkdir(parents=True)
+    folder.symlink_to(folder)  # root may look into everything else
+    with pytest.raises(config_files.ConfigError, match=f"{closed}.*: it cannot be read: "):
+        config_files.load(root=tmp_path)
+
+
 def test_a_named_file_must_exist(tmp_path: Path) -> None:
     """A typing mistake in --config does not start a daemon on the defaults."""
     with pytest.raises(config_files.ConfigError, match="there is no such file"):

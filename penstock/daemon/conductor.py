@@ -66,7 +66,7 @@ CYCLE_COUNT_REMEMBERED = 200
 REPORTS_SETTLE_SECONDS = 5.0  # applications report in bursts: one fit for all of them
 REPORTS_PAUSE_SECONDS = 120.0  # between such fits: however much is reported, it costs a hundredth of a core
 REPORT_COUNT_MAX, REPORT_COUNT_MAX_PER_USER = 256, 64  # newest of a place: more than is ever learned from
-# Settings that could not be measured; each success, and each cycle without a plan, lets the oldest be tried again.
+# Settings that could not be measured; each success lets the oldest be tried again, and so it is where no other is left.
 AVOIDED_COUNT_MAX = 6
 REST_SECONDS = 60.0  # an idle time from which on the child process is let go
 HOUSEKEEPING_SECONDS = 3600.0
@@ -291,6 +291,9 @@ class Conductor:
             return self._postpone(watch, Verdict(trouble))
         allowance = costs.smaller(watch.cost_max, self.ledger.affordable(watch.context.operation, now))
         conclusion = await self._deliberate(watch.context.place, watch.context, allowance)
+        while conclusion.plan is None and (avoided := self._avoided[watch.context]):
+            avoided.popleft()  # a service that was down must not keep what it is once it is up from being seen
+            conclusion = await self._deliberate(watch.context.place, watch.context, allowance)
         plan = conclusion.plan
         wanted = plan.cost_max if plan else _wanted(watch, conclusion.fit)
         verdict = _memory_verdict(watch, conclusion.memory_bytes_min)
@@ -298,8 +301,6 @@ class Conductor:
             # The clock may have been set since: an hour that was over counts again.
             verdict = self.ledger.allows(watch.context.operation, wanted, self.clock.now())
         if plan is None or not verdict.is_allowed:
-            if plan is None and (avoided := self._avoided[watch.context]):
-                avoided.popleft()  # a service that was down must not end all probing
             return self._postpone(watch, verdict)
         plan = dataclasses.replace(plan, reason=reason or plan.reason)
         outcome = await self._probe(watch, plan, _foreseen(conclusion.fit, plan))

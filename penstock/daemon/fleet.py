@@ -106,8 +106,9 @@ class Fleet:
         self._refusal_count = 0
         # Of these others told something that nobody has learned from yet.
         self.news: set[Place] = set()
-        self._is_writing: bool | None = None if self.section.may_write else False  # None: not tried yet
+        self._is_writing: bool | None = None if self.section.may_write else False  # None: to be tried
         self._why_not_writing = "" if self.section.may_write else "fleet.may_write is false"
+        self._try_seconds = 0.0  # not before that again, where it could not be written
         self._trouble: str | None = None
         self._pause_seconds = PAUSE_SECONDS
         self._due_seconds = -1e18  # at the start
@@ -125,9 +126,16 @@ class Fleet:
         """The most that a visit may cost."""
         reads = ATTEMPT_COUNT_MAX * len(self.places) + SEAT_ATTEMPT_COUNT_MAX * len(self._probed)
         reads += _TRIAL_REQUEST_COUNT_MAX
-        writes = reads if self._is_writing is not False else 0
+        writes = reads if self._is_writing or self._is_to_be_tried else 0
         body_bytes = prior.DOCUMENT_BYTES_MAX
         return self._cost(reads=reads, writes=writes, received=reads * body_bytes, sent=writes * body_bytes)
+
+    @property
+    def _is_to_be_tried(self) -> bool:
+        """Whether to try to write: at the start, and now and then where it was refused, for rights come back."""
+        if self._is_writing is False:
+            return self.section.may_write and self._try_seconds <= self.clock.monotonic_seconds()
+        return self._is_writing is None
 
     def told(self, place: Place, own: Sequence[Observation[Any]]) -> list[Observation[Any]]:
         """What others measured of a place."""
@@ -166,6 +174,8 @@ class Fleet:
     async def visit(self, own: Own) -> None:
         """Read what is new of each place, and write what was measured here. Fails by saying so in `document`."""
         self.used = Cost()
+        if self._is_to_be_tried:
+            self._is_writing = None
         try:
             async with asyncio.timeout(VISIT_SECONDS_MAX):
                 store = await self.outside.object_store(self.region)
@@ -309,7 +319,7 @@ class Fleet:
         except Refused as trouble:
             self._write_no_more(f"the store refuses conditional writes ({trouble})")
         else:
-            self._is_writing = True
+            self._is_writing, self._why_not_writing = True, ""
             _log.info("%s", self.sentence)
 
     async def _take_seat(self, store: ObjectStore, place: Place) -> None:
@@ -387,8 +397,11 @@ class Fleet:
         return prior.key(self.section.key_prefix, place)
 
     def _write_no_more(self, why: str) -> None:
+        is_news = why != self._why_not_writing
         self._is_writing, self._why_not_writing = False, why
-        _log.warning("%s", self.sentence)
+        self._try_seconds = self.clock.monotonic_seconds() + PAUSE_SECONDS_MAX
+        if is_news:
+            _log.warning("%s", self.sentence)
 
     def _fail(self, trouble: str) -> None:
         if self._trouble is None:

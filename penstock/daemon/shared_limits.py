@@ -30,6 +30,7 @@ from penstock.probes.outside import (
     Listed,
     Missing,
     ObjectStore,
+    Refused,
     RequestError,
 )
 from penstock.probes.removal import all_tried
@@ -247,6 +248,10 @@ class SharedLimits:
         found = await store.list_shared(self.section.bucket, self._prefix)
         page_count = max(1, math.ceil(len(found) / LISTED_COUNT_IN_PAGE))
         self.used -= self._cost(writes=_PAGE_COUNT_MAX - page_count)
+        if len(found) >= LISTED_COUNT_MAX:  # whose are not among them would not be seen
+            raise Refused(
+                f"{self._prefix} holds {LISTED_COUNT_MAX:,} heartbeats: have the bucket delete old ones"
+            )
         await self._hear(store, [one for one in found if one.key != key])
 
     async def _hear(self, store: ObjectStore, found: Sequence[Listed]) -> None:

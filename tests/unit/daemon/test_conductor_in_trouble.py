@@ -292,7 +292,7 @@ async def test_dollars_that_are_spent_are_the_reason_that_is_given(house: House)
 
 
 async def test_what_failed_is_tried_again_where_nothing_else_is_left(house: House) -> None:
-    """A service was down, and each setting that may be tried failed: it is probed when it is due, and not hours later."""
+    """A service was down, and each setting that may be tried failed: it is probed when it is due, not hours later."""
     house.thinker.heeds_failures = True
     house.conductor._avoided[CONTEXT].extend(3 * [an_observation().setting])
     await house.conductor.run_cycle(CONTEXT)

@@ -146,6 +146,27 @@ async def test_a_store_that_refuses_conditions_is_read(clock: VirtualClock, answ
     assert "not written" in host.sentence
 
 
+async def test_a_right_that_is_given_back_is_used_again(clock: VirtualClock) -> None:
+    """A bucket's policy was wrong for an hour: not all hosts of a fleet are to fall silent until they are restarted."""
+    store = MemoryStore()
+    host = a_fleet(clock, store)
+    await host.visit(measured(host, clock, 1))
+    store.trouble = lambda action, _count: Denied("read-only") if action == "put_if" else None
+    await asyncio.sleep(3600.0)
+    await host.visit(measured(host, clock, 1))
+    assert not host.document()["is_writing"]
+    store.trouble = no_trouble
+    for _ in range(20):
+        await asyncio.sleep(900.0)
+        cost_max = host.cost_max
+        await host.visit(measured(host, clock, 1))
+        assert host.used.request_count <= cost_max.request_count
+    assert host.document()["is_writing"]
+    model = OPERATIONS[PLACE.operation].model
+    *_, newest = prior.read(store.shared[KEY].body, model, PLACE, clock.now()).evidence
+    assert clock.now() - newest.observation.started_at < timedelta(minutes=20)
+
+
 @pytest.mark.parametrize("trouble", [NoBucket("gone"), Unreachable("silent"), Denied("no"), Refused("500")])
 async def test_a_bucket_that_is_gone_is_asked_ever_more_rarely_until_it_is_back(
     clock: VirtualClock, trouble: RequestError

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from bench.shared_limit import OPERATION, Outside, heartbeats, host_limits
+from penstock.daemon import shared_limits
 from penstock.daemon.shared_limits import ALONE_FRACTION, PAUSE_SECONDS, VISIT_SECONDS_MAX, SharedLimits
 from penstock.lab.virtual_time import VirtualClock
 from penstock.probes.outside import Denied, ObjectStore, Refused, RequestError, Tagged
@@ -124,6 +125,20 @@ async def test_without_the_bucket_refusals_lower_a_part_and_success_raises_it(cl
         await asyncio.sleep(16 * 60.0)
         assert part(hosts[0]) == pytest.approx(LIMIT / 2, rel=0.03)
         assert not hosts[0].document()[0]["is_alone"]
+
+
+async def test_more_heartbeats_than_are_listed_are_none(
+    clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of hosts that are gone lie before those that live: who sees a part of them would take too much."""
+    monkeypatch.setattr(shared_limits, "LISTED_COUNT_MAX", 2)
+    outside = Outside(clock)
+    hosts = [a_host(number, clock, outside) for number in range(2)]
+    for host in hosts:
+        await host.visit()
+    (document,) = hosts[1].document()
+    assert document["is_alone"]
+    assert "have the bucket delete old ones" in document["trouble"]
 
 
 class Failing(Outside):

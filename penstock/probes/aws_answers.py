@@ -230,9 +230,16 @@ def _from_failure(error: Exception, doing: str) -> RequestError:
         is_made = not isinstance(error.kwargs.get("error"), aiohttp.ClientConnectorError)
         kind = Unreachable if is_made else Unsent
         return kind(f"{doing}: {_connection_trouble(error, is_made=is_made)}")
+    if isinstance(cause := _cause_of(error), aiohttp.ClientResponseError):  # no HTTP, or broken
+        return Unreachable(f"{doing}: {_UNREADABLE} ({_one_line(cause.message)})")
     if isinstance(error, (botocore_errors.HTTPClientError, aiohttp.ClientError, OSError)):
         return Unreachable(f"{doing}: the connection failed ({_one_line(error)})")
     return Refused(f"{doing}: the request could not be made: {_one_line(error)}")
+
+
+def _cause_of(error: Exception) -> object:
+    """What the library wrapped."""
+    return error.kwargs.get("error") if isinstance(error, botocore_errors.BotoCoreError) else error
 
 
 def _connection_trouble(error: botocore_errors.EndpointConnectionError, *, is_made: bool) -> str:

@@ -248,6 +248,26 @@ async def test_nothing_is_done_where_a_portal_answers(page: str, content_type: s
                 await request
 
 
+@pytest.mark.parametrize(
+    "answer", [b"SSH-2.0-OpenSSH_9.2\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"]
+)
+async def test_what_is_no_http_is_said_to_come_of_somebody_else(answer: bytes) -> None:
+    """What is wrong is the endpoint or a proxy, and not the library that could not read it."""
+
+    async def answered(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(answer)
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answered, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(
+            Unreachable, match="is none of this service: check the endpoint, and the proxies"
+        ) as said:
+            await put_at(f"http://127.0.0.1:{port}")
+    assert "unhandled" not in str(said.value)
+
+
 async def test_an_answer_that_is_no_text_may_have_been_done() -> None:
     """A queue whose creation was answered by noise stays in the journal."""
     async with Oracle(200, "\udcff").serving() as url, queues_at(url) as queues:

@@ -29,8 +29,8 @@ from penstock.operations.table import OPERATIONS
 def run(*, once: bool, main_file: Path | None, as_json: bool) -> None:
     """Measure and advise in the foreground, without a daemon.
 
-    It uses the database of the daemon, which must not run meanwhile, and its budget. It ends with 1 where probes failed
-    and nothing was measured; what waits for tomorrow's budget, or for a quiet host, is no failure.
+    It uses the database of the daemon, which must not run meanwhile, and its budget. It ends with 1 where all
+    probes of an operation in a region failed; what waits for tomorrow's budget, or for a quiet host, is no failure.
     """
     if not once:
         raise WrongUsageError("say --once for one cycle in the foreground; `penstockd` runs for good")
@@ -69,6 +69,13 @@ _CONTEXT = ("operation", "region", "payload_size_bytes")
 
 def _must_have_measured(cycles: Sequence[Mapping[str, Any]]) -> None:
     """Whoever runs it by the clock reads exit codes alone. Raises TroubleError."""
-    failed = [cycle["sentence"] for cycle in cycles if cycle["has_failed"]]
-    if failed and not any(cycle["is_conclusive"] for cycle in cycles):
-        raise TroubleError(f"nothing was measured: {failed[0]}")
+    measured = {_path(cycle) for cycle in cycles if cycle["is_conclusive"]}
+    failed = [cycle for cycle in cycles if cycle["has_failed"] and _path(cycle) not in measured]
+    if failed:
+        told = {_path(cycle): cycle["sentence"] for cycle in reversed(failed)}  # the first of each
+        raise TroubleError(f"nothing was measured: {'; '.join(reversed(told.values()))}")
+
+
+def _path(cycle: Mapping[str, Any]) -> tuple[str, str]:
+    """What fails for all sizes alike."""
+    return cycle["operation"], cycle["region"]

@@ -36,15 +36,30 @@ def test_the_advice_for_what_was_tried_is_shown_and_no_other(capsys: pytest.Capt
     assert f"of {format_bytes(tried['payload_size_bytes'])} (" in shown
 
 
-def _cycle(*, is_conclusive: bool = False, has_failed: bool = False, sentence: str = "") -> dict[str, object]:
-    return {"is_conclusive": is_conclusive, "has_failed": has_failed, "sentence": sentence}
+def _cycle(sentence: str, *, is_conclusive: bool = False, has_failed: bool = False) -> dict[str, object]:
+    operation, _, rest = sentence.partition(" ")
+    told = {
+        "operation": operation,
+        "region": rest.rpartition("in ")[2].partition(":")[0],
+        "sentence": sentence,
+    }
+    return told | {"is_conclusive": is_conclusive, "has_failed": has_failed}
+
+
+REFUSED = _cycle("s3_upload 64 MiB in r: the bucket is missing", has_failed=True)
 
 
 def test_where_nothing_was_measured_it_ends_with_the_reason() -> None:
     """Who runs it by the clock sees exit codes alone: that every probe failed is one of them."""
-    refused = _cycle(has_failed=True, sentence="s3_upload 64 MiB in r: the bucket is missing")
-    waiting = _cycle(sentence="sqs_delivery in r: not probed, the day's budget is used up")
-    with pytest.raises(TroubleError, match=r"nothing was measured: s3_upload .* is missing"):
-        _must_have_measured([waiting, refused])
-    _must_have_measured([refused, _cycle(is_conclusive=True)])
+    waiting = _cycle("sqs_delivery in r: not probed, the day's budget is used up")
+    with pytest.raises(TroubleError, match=r"nothing was measured: s3_upload .* is missing$"):
+        _must_have_measured([waiting, REFUSED, REFUSED])
+    _must_have_measured([REFUSED, _cycle("s3_upload 1 MiB in r: 1 MB/s", is_conclusive=True)])
     _must_have_measured([waiting])
+
+
+@pytest.mark.parametrize("other", ["sqs_delivery 1 KiB in r: 9 messages/s", "s3_upload 64 MiB in s: 1 MB/s"])
+def test_what_works_does_not_hide_what_does_not(other: str) -> None:
+    """A bucket that is missing is missing for ever, however well the queue or another region fares."""
+    with pytest.raises(TroubleError, match="the bucket is missing"):
+        _must_have_measured([_cycle(other, is_conclusive=True), REFUSED])

@@ -217,7 +217,7 @@ class _Parts:
                 {context.place for context in standing_contexts(self.configuration, home)}, key=str
             ),
             probed={
-                tariffs.place(row, r)
+                tariffs.place(row, r): probed.mean_interval_seconds
                 for row, probed in self.configuration.enabled()
                 for r in tariffs.regions(probed)
             },

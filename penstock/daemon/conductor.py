@@ -477,7 +477,7 @@ class Conductor:
     def _spared_until(self, watch: Watch) -> datetime | None:
         if self.fleet is None:
             return None
-        return self.fleet.spared_until(watch.context.place, watch.section.mean_interval_seconds)
+        return self.fleet.spared_until(watch.context.place)
 
     async def _redate_spend(self) -> None:
         """The clock is right, the operator says."""

@@ -12,7 +12,7 @@ import asyncio
 import hashlib
 import logging
 import random
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -78,6 +78,7 @@ class _Seats:
     probers: Probers = field(default_factory=Probers)
     since: Mapping[Seat, float] = field(default_factory=dict)
     held_until_seconds: float = -1e18  # by this host
+    held_since_seconds: float | None = None  # by this host, also where it renews it no more
 
 
 @dataclass(eq=False)
@@ -89,7 +90,8 @@ class Fleet:
     clock: Clock
     _: KW_ONLY
     places: Sequence[Place]  # that are heard of
-    probed: Collection[Place] = ()  # those of them that are probed here, and may be spared
+    # Those of them that are probed here, and may be spared, with the mean interval of that in seconds.
+    probed: Mapping[Place, float] = field(default_factory=dict)
     region: str  # the bucket's
     tariff: Tariff
     host_name: str
@@ -147,17 +149,13 @@ class Fleet:
         seats = self._seats.get(place)
         return seats is not None and self.clock.monotonic_seconds() < seats.held_until_seconds
 
-    def spared_until(self, place: Place, mean_interval_seconds: float) -> datetime | None:
+    def spared_until(self, place: Place) -> datetime | None:
         """When to look again whether a probe is needed, for another host measures; None where one is needed."""
         seats, known = self._seats.get(place), self._known.get(place)
         if seats is None or known is None or self.holds(place):
             return None
-        now, seconds = self.clock.now(), self.clock.monotonic_seconds()
-        newest = max(
-            (e.observation.started_at for e in known.prior.evidence if e.host != self.host), default=None
-        )
-        fresh_seconds = FRESH_INTERVALS * mean_interval_seconds
-        if newest is None or now - newest > timedelta(seconds=fresh_seconds):
+        seconds = self.clock.monotonic_seconds()
+        if not self._is_fresh(place, [e for e in known.prior.evidence if e.host != self.host]):
             alive = [s for s in seats.probers.seats if s.host != self.host]
             is_alive = bool(set(alive) - probers.expired(seats.since, seconds))
             waited_seconds = seconds - self._waiting_since_seconds.setdefault(place, seconds)
@@ -165,7 +163,12 @@ class Fleet:
                 return None
         else:
             self._waiting_since_seconds.pop(place, None)
-        return now + timedelta(seconds=mean_interval_seconds * self._chance.uniform(1.0, 3.0))
+        return self.clock.now() + timedelta(seconds=self.probed[place] * self._chance.uniform(1.0, 3.0))
+
+    def _is_fresh(self, place: Place, evidence: Iterable[Evidence[Any]]) -> bool:
+        """Whether the newest of it stands in for probes."""
+        since = self.clock.now() - timedelta(seconds=FRESH_INTERVALS * self.probed[place])
+        return any(one.observation.started_at >= since for one in evidence)
 
     def postpone(self, trouble: str) -> None:
         """The visit that is due is not made, for this reason; later it may be."""
@@ -186,7 +189,7 @@ class Fleet:
                 for place in self.places if self._is_writing else ():
                     await self._write(store, place, await own(place))
                 for place in self._probed:
-                    await self._take_seat(store, place)
+                    await self._take_seat(store, place, measures=self._is_fresh(place, await own(place)))
         except TimeoutError:
             self._fail(f"the bucket did not answer within {VISIT_SECONDS_MAX:g} s")
         except RequestError as trouble:
@@ -322,14 +325,17 @@ class Fleet:
             self._is_writing, self._why_not_writing = True, ""
             _log.info("%s", self.sentence)
 
-    async def _take_seat(self, store: ObjectStore, place: Place) -> None:
+    async def _take_seat(self, store: ObjectStore, place: Place, *, measures: bool) -> None:
         """Hosts that begin together all find it free; otherwise each would measure until its next visit."""
         for _ in range(SEAT_ATTEMPT_COUNT_MAX):
-            if await self._sit(store, place):
+            if await self._sit(store, place, measures=measures):
                 return
 
-    async def _sit(self, store: ObjectStore, place: Place) -> bool:
-        """Renew this host's seat, or take one that is free; whether who has the others is known."""
+    async def _sit(self, store: ObjectStore, place: Place, *, measures: bool) -> bool:
+        """Renew this host's seat, or take one that is free; whether who has the others is known.
+
+        Who has nothing to tell after an hour leaves it to others: its probes fail, and they would wait for it in vain.
+        """
         key = prior.key(self.section.key_prefix, place, kind="probers")
         seats, seconds = self._seats[place], self.clock.monotonic_seconds()
         try:
@@ -342,10 +348,14 @@ class Fleet:
                 (seats.etag, seats.probers) if found is None else (found.etag, probers.read(found.body))
             )
         since = probers.seen(seats.since, told, seconds)
-        held_until_seconds = seats.held_until_seconds if told.has(self.host) else -1e18
-        self._seats[place] = _Seats(etag, told, since, held_until_seconds)
+        has_seat = told.has(self.host)
+        held_until_seconds = seats.held_until_seconds if has_seat else -1e18
+        held_since_seconds = seats.held_since_seconds if has_seat else None
+        self._seats[place] = _Seats(etag, told, since, held_until_seconds, held_since_seconds)
         gone, count = probers.expired(since, seconds), self.section.prober_count
-        mine = probers.claimed(told, self.host, seat_count=count, gone=gone) if self._is_writing else None
+        has_had_time = held_since_seconds is not None and seconds - held_since_seconds > WAIT_SECONDS
+        may_sit = self._is_writing and (measures or not has_had_time)
+        mine = probers.claimed(told, self.host, seat_count=count, gone=gone) if may_sit else None
         if mine is None:
             return True
         try:
@@ -356,7 +366,9 @@ class Fleet:
         except (Denied, NotOffered):
             return True
         since = probers.seen(since, mine, seconds)
-        self._seats[place] = _Seats(etag, mine, since, seconds + probers.HOLD_SECONDS)
+        if held_since_seconds is None:
+            held_since_seconds = seconds
+        self._seats[place] = _Seats(etag, mine, since, seconds + probers.HOLD_SECONDS, held_since_seconds)
         return True
 
     def _trial_body(self) -> bytes:

@@ -39,6 +39,7 @@ class Host:
     chance: random.Random
     measured: list[Observation[Any]] = field(default_factory=list)
     was_holding: bool = False
+    is_ill: bool = False  # each of its probes fails
 
     async def live(self) -> None:
         await asyncio.gather(self._visit(), self._measure())
@@ -56,20 +57,23 @@ class Host:
         while True:
             pace = LEARNING_PACE if len(self.measured) < LEARNING_COUNT else STEADY_PACE
             await asyncio.sleep(INTERVAL_SECONDS * pace * min(5.0, self.chance.expovariate(1.0)))
-            until = self.fleet.spared_until(PLACE, INTERVAL_SECONDS)
-            if until is None:
+            until = self.fleet.spared_until(PLACE)
+            if until is None and not self.is_ill:
                 self.measured.append(an_observation(started_at=self.clock.now()))
 
 
-def a_day(host_count: int, *, dies_after_seconds: float = DAY_SECONDS) -> list[Host]:
-    """Of so many hosts that start within a minute, the first with a seat dying after a while, clocks 10 min apart."""
+def a_day(host_count: int, *, dies_after_seconds: float = DAY_SECONDS, is_ill: bool = False) -> list[Host]:
+    """Of so many hosts that start within a minute, the first with a seat dying after a while, clocks 10 min apart.
+
+    Or it `is_ill` from then on, and lives.
+    """
 
     async def lived(clock: VirtualClock) -> list[Host]:
         store = MemoryStore()
 
         def a_host(number: int) -> Host:
             wrong = Wrong(clock, timedelta(minutes=10.0 * (number % 2)))
-            fleet = a_fleet(wrong, store, name=f"h{number}", probed=[PLACE])
+            fleet = a_fleet(wrong, store, name=f"h{number}", probed={PLACE: INTERVAL_SECONDS})
             return Host(fleet, wrong, random.Random(number))
 
         async def begin(number: int, host: Host) -> None:
@@ -81,7 +85,9 @@ def a_day(host_count: int, *, dies_after_seconds: float = DAY_SECONDS) -> list[H
         await asyncio.sleep(dies_after_seconds)
         for host, task in zip(hosts, tasks, strict=True):
             if host.fleet.holds(PLACE) and dies_after_seconds < DAY_SECONDS:
-                task.cancel()
+                host.is_ill = is_ill
+                if not is_ill:
+                    task.cancel()
         await asyncio.sleep(DAY_SECONDS - dies_after_seconds)
         for task in tasks:
             task.cancel()
@@ -111,3 +117,11 @@ def test_the_seat_of_a_host_that_died_is_taken_once(host_count: int) -> None:
     assert sum(host.was_holding for host in hosts) == 2
     newest = max(host.measured[-1].started_at for host in hosts if host.measured)
     assert newest > hosts[0].clock.clock.now() - timedelta(hours=2)
+
+
+def test_a_host_whose_probes_fail_gives_its_seat_away() -> None:
+    """It lives and visits the bucket, so nobody would take the seat, and all the others would measure instead."""
+    well = sum(len(host.measured) for host in a_day(8))
+    hosts = a_day(8, dies_after_seconds=DAY_SECONDS / 6, is_ill=True)
+    assert sum(host.was_holding for host in hosts) == 2
+    assert sum(len(host.measured) for host in hosts) <= 1.5 * well

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -43,7 +43,7 @@ def a_fleet(
     *,
     name: str = "a",
     may_write: bool = True,
-    probed: Sequence[Place] = (),
+    probed: Mapping[Place, float] | None = None,
 ) -> Fleet:
     """One host's way to the bucket; of what is probed, by one of them at a time."""
     outside = Outside()
@@ -53,7 +53,7 @@ def a_fleet(
         outside,
         clock,
         places=[PLACE],
-        probed=probed,
+        probed=probed or {},
         region="r",
         tariff=S3_TARIFF,
         host_name=name,
@@ -237,7 +237,7 @@ async def test_a_visit_costs_no_more_than_it_said(clock: VirtualClock) -> None:
 async def test_of_hosts_that_begin_together_all_but_one_are_spared_soon(clock: VirtualClock) -> None:
     """Whoever is too late for the seat looks who has it, and whoever met others while he tried looks again soon."""
     store = MemoryStore()
-    hosts = [a_fleet(clock, store, name=f"h{number}", probed=[PLACE]) for number in range(8)]
+    hosts = [a_fleet(clock, store, name=f"h{number}", probed={PLACE: 3600.0}) for number in range(8)]
 
     async def live(host: Fleet) -> None:
         while True:
@@ -248,7 +248,7 @@ async def test_of_hosts_that_begin_together_all_but_one_are_spared_soon(clock: V
     await asyncio.sleep(5 * SOON_SECONDS)
     for task in tasks:
         task.cancel()
-    assert sum(host.spared_until(PLACE, 3600.0) is None for host in hosts) == 1
+    assert sum(host.spared_until(PLACE) is None for host in hosts) == 1
 
 
 async def test_a_host_is_spared_its_probes_while_another_measures(house: House) -> None:
@@ -257,7 +257,7 @@ async def test_a_host_is_spared_its_probes_while_another_measures(house: House) 
     seat = probers.Seat(host="another", renewal=1)
     document = probers.written(probers.Probers(generation=1, seats=(seat,)))
     store.shared[prior.key("penstock-fleet/", PLACE, kind="probers")] = Tagged(document, "1")
-    house.conductor.fleet = a_fleet(house.clock, store, may_write=False, probed=[PLACE])
+    house.conductor.fleet = a_fleet(house.clock, store, may_write=False, probed={PLACE: 600.0})
     await house.live(3000.0)
     assert house.probe.run_count == 0
     house.conductor.request(CONTEXT)

@@ -69,7 +69,9 @@ def open_socket(path: Path, *, mode: int = 0o666, gid: int | None = None) -> soc
     temporary = path.with_name(path.name + ".new")
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
-        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        for folder in [each for each in reversed(path.parents) if not each.exists()]:
+            folder.mkdir(exist_ok=True)
+            folder.chmod(0o755)  # whatever the umask: the socket's own mode says who may connect
         temporary.unlink(missing_ok=True)
         listening.bind(os.fspath(temporary))
         if gid is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import stat
 from pathlib import Path
@@ -65,6 +66,17 @@ def test_a_missing_directory_is_made(tmp_path: Path) -> None:
     """A first start in the foreground needs no preparation."""
     with open_socket(tmp_path / "run/penstock/s.sock"):
         assert (tmp_path / "run/penstock/s.sock").is_socket()
+
+
+def test_a_directory_that_is_made_keeps_nobody_out(tmp_path: Path) -> None:
+    """The daemon of a careful user: who may ask is said by the mode of the socket, and not by that user's umask."""
+    own_mask = os.umask(0o077)
+    try:
+        open_socket(tmp_path / "run" / "penstock" / "s.sock", mode=0o666).close()
+    finally:
+        os.umask(own_mask)
+    modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("run", "run/penstock")]
+    assert modes == [0o755, 0o755]
 
 
 def test_only_a_dead_socket_is_removed(tmp_path: Path) -> None:

@@ -23,11 +23,12 @@ from penstock.daemon.assembly import App, Surroundings, assembled
 from penstock.daemon.audit import Audit
 from penstock.daemon.backlog_watch import watch_queue
 from penstock.daemon.client_hours import keep_client_hours
-from penstock.daemon.config import Configuration, WatchedQueueSection
+from penstock.daemon.config import Configuration, HostSection, WatchedQueueSection
 from penstock.daemon.config_files import ConfigError
 from penstock.daemon.entrance import Entrance, keep_files
 from penstock.daemon.harm_watch import HarmWatch
 from penstock.daemon.hearing import Hearing
+from penstock.daemon.host import HostIdentity
 from penstock.daemon.prober import Prober
 from penstock.daemon.refusal_watch import RefusalWatch
 from penstock.daemon.store import Store
@@ -36,6 +37,7 @@ from penstock.daemon.thinker import SpawnedThinker
 from penstock.models.sqs.backlog_warning import BacklogSpell
 from penstock.optimizer import surrogate
 from penstock.probes.measurement import LOOP_TICK_SECONDS
+from penstock.vocabulary import UNKNOWN
 
 log = logging.getLogger(__name__)
 
@@ -155,15 +157,25 @@ async def _live(
             remembering = tasks.create_task(keep_client_hours(hearing, app.store, surroundings.clock))
             telling = tasks.create_task(_tell_status(notifier, app, harm_watch, refusal_watch))
             keeping = tasks.create_task(keep_files(entrance, acceptor, api, app.conductor.troubles))
+            finding_out = tasks.create_task(_find_out(configuration.host, surroundings.identity, reload))
             ending = [tasks.create_task(stop.wait()), tasks.create_task(reload.requested.wait())]
             await asyncio.wait({work, *ending}, return_when=asyncio.FIRST_COMPLETED)
             if stop.is_set():
                 notifier.stopping("removing what probes left outside")
                 notifier.extend_timeout(_STOP_SECONDS_MAX)
-            for task in (work, watching, listening, remembering, telling, keeping, *ending):
+            for task in (work, watching, listening, remembering, telling, keeping, finding_out, *ending):
                 task.cancel()
         await app.close_probes()  # seconds, when a queue has to go: the socket answers meanwhile
     return reload.configuration
+
+
+async def _find_out(section: HostSection, known: HostIdentity, reload: _Reload) -> None:
+    """Begin anew once it is known where this is: advice, prices and the fleet are of a region and a type of host."""
+    if UNKNOWN in {known.region, known.instance_type}:
+        await host.found_out(section, known)
+        while reload.trouble() is not None:  # noqa: ASYNC110 - nobody tells when a disk has room
+            await asyncio.sleep(_BEAT_SECONDS)
+        reload.begin_anew()
 
 
 async def _watch(app: App, surroundings: Surroundings, watched: WatchedQueueSection) -> None:
@@ -247,9 +259,13 @@ class _Reload:
             raise RefusedError(f"a reload would lose what waits in memory: {waiting}")
         self.configuration = configuration
         if is_changed:
-            self._notifier.reloading()
-            self.requested.set()
+            self.begin_anew()
         return "the configuration has changed and is taken up now" if is_changed else "nothing has changed"
+
+    def begin_anew(self) -> None:
+        """With the configuration that waits, or that there is."""
+        self._notifier.reloading()
+        self.requested.set()
 
     def _on_signal(self) -> None:
         task = asyncio.ensure_future(self())

@@ -25,6 +25,7 @@ from penstock.vocabulary import UNKNOWN
 
 IMDS_SECONDS_MAX = 1.0
 IMDS_BYTES_MAX = 64 * 1024
+ASK_AGAIN_SECONDS, ASK_AGAIN_SECONDS_MAX = 5.0, 3600.0  # of metadata that told nothing; doubled each time
 STATISTIC_COUNT_MAX = 4096
 _SIOCETHTOOL = 0x8946
 _GET_DRIVER, _GET_STRINGS, _GET_STATISTICS = 0x03, 0x1B, 0x1D
@@ -96,6 +97,15 @@ async def identify(section: HostSection, environment: Mapping[str, str] = os.env
         is_instance=bool(told),
         has_public_address=bool(address),
     )
+
+
+async def found_out(section: HostSection, known: HostIdentity) -> None:
+    """Until more is told than is known; without end where that never comes. A host starts before its metadata do."""
+    pause_seconds, found = ASK_AGAIN_SECONDS, known
+    while (found.region, found.instance_type) == (known.region, known.instance_type):
+        await asyncio.sleep(pause_seconds)
+        pause_seconds = min(2 * pause_seconds, ASK_AGAIN_SECONDS_MAX)
+        found = await identify(section)
 
 
 def host_name() -> str:

@@ -70,11 +70,14 @@ def _versions(patient: Patient) -> Iterator[Finding]:
     running = own if patient.status is None else patient.status["version"]
     if running != own:
         sentence = f"the daemon that runs is {running}, and {own} is installed"
-        remedy = f"systemctl restart {_UNIT}" if patient.unit() else "start penstockd again"
-        yield Finding("versions", Health.POOR, sentence, remedy)
+        yield Finding("versions", Health.POOR, sentence, _start_again(patient))
         return
     sdks = ", ".join(f"{name} {version(name)}" for name in _SDKS)
     yield Finding("versions", Health.WELL, f"penstock {own}, Python {platform.python_version()}, {sdks}")
+
+
+def _start_again(patient: Patient) -> str:
+    return f"systemctl restart {_UNIT}" if patient.unit() else "start penstockd again"
 
 
 def _configuration(patient: Patient) -> Iterator[Finding]:
@@ -196,7 +199,12 @@ def _metadata(patient: Patient) -> Iterator[Finding]:
     identity = patient.identity
     known = f"{identity.region}, {identity.instance_type}"
     if UNKNOWN not in {identity.region, identity.instance_type}:
-        yield Finding("host", Health.WELL, f"{known}: {identity.sentence}")
+        status = patient.status or {"region": identity.region, "instance_type": identity.instance_type}
+        if (running := f"{status['region']}, {status['instance_type']}") != known:
+            sentence = f"{known} as it is asked here ({identity.sentence}), and the daemon goes by {running}"
+            yield Finding("host", Health.POOR, sentence, _start_again(patient))
+        else:
+            yield Finding("host", Health.WELL, f"{known}: {identity.sentence}")
         return
     remedy = (
         "set host.region and host.instance_type, or unset AWS_EC2_METADATA_DISABLED on EC2"

@@ -179,6 +179,7 @@ def test_the_daemon_is_named_by_where_it_was_asked(status: dict[str, Any] | None
         ({"unit": lambda: RUNNING | {"UnitFileState": "disabled"}}, "unit", Health.POOR, "systemctl enable"),
         ({"unit": lambda: RUNNING | {"NeedDaemonReload": "yes"}}, "unit", Health.POOR, "daemon-reload"),
         ({"unit": lambda: RUNNING | {"LimitNOFILE": "1024"}}, "pools", Health.POOR, "LimitNOFILE"),
+        ({"status": a_status(instance_type="unknown")}, "host", Health.POOR, "systemctl restart"),
         ({"clock_error_seconds": lambda: None}, "clock", Health.POOR, "chronyd"),
         ({"clock_error_seconds": lambda: 5.0}, "clock", Health.POOR, "chronyd"),
         (

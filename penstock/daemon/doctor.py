@@ -26,7 +26,7 @@ from penstock.daemon.host import HostIdentity
 from penstock.daemon.tariffs import Tariffs, is_aws
 from penstock.models.prices import GB, NetworkPath
 from penstock.operations.operation import Outside, Service, Ward
-from penstock.probes.finding import NO_CREDENTIALS, Finding, Health
+from penstock.probes.finding import NO_ANSWER, NO_CREDENTIALS, Finding, Health
 from penstock.probes.outside import RequestError
 from penstock.units import MiB, counted, format_bytes, format_seconds, number
 from penstock.vocabulary import UNKNOWN
@@ -338,11 +338,13 @@ async def permissions(patient: Patient, outside: Outside) -> AsyncIterator[Findi
                 host_name=host.host_name(),
                 subject=f"{row.name} in {region}",
             )
+            hopeless = {NO_CREDENTIALS, NO_ANSWER}  # all else would follow from it
             try:
                 async for finding in row.try_permissions(section, ward):
                     yield finding
-                    if finding.remedy == NO_CREDENTIALS:  # all else would follow from it
+                    if finding.remedy in hopeless:
                         break
+                    hopeless = {NO_CREDENTIALS}  # somebody answered, and what was made is still to be removed
             except RequestError as trouble:  # before any action
                 yield Finding(ward.subject, Health.ILL, str(trouble), NO_CREDENTIALS)
 

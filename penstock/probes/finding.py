@@ -37,10 +37,11 @@ class Finding:
 
 
 NO_CREDENTIALS = "attach a role to this host, or name aws.profile; ask as the user penstock"
+NO_ANSWER = "check endpoint, route, security group and DNS"
 _TROUBLES: tuple[tuple[type[RequestError], Health, str], ...] = (
     (Unidentified, Health.ILL, NO_CREDENTIALS),
     (Denied, Health.ILL, "allow {action}, as in the IAM policy that comes with the service"),
-    (Unreachable, Health.ILL, "check endpoint, route, security group and DNS"),
+    (Unreachable, Health.ILL, NO_ANSWER),
     (Throttled, Health.UNKNOWN, "try again later"),
     (NotOffered, Health.POOR, ""),
     (RequestError, Health.ILL, ""),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from datetime import datetime, timedelta
@@ -498,6 +499,24 @@ def test_a_configuration_that_is_named_says_where_its_daemon_listens(server: Ser
         for extra, environment in ((("--socket", elsewhere), None), ((), {"PENSTOCK_SOCKET": elsewhere})):
             asked = CliRunner().invoke(cli, [*words, *named, *extra], env=environment)
             assert answer not in "".join(asked.output.split())
+
+
+def test_the_doctor_does_not_wait_for_a_silent_service_with_each_action(
+    server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That took minutes, and nothing is shown before the last."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
+    main_file = tmp_path / "penstock.toml"
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # nobody listens
+        main_file.write_text(
+            '[host]\nregion = "eu-west-1"\ninstance_type = "m7i.large"\n'
+            f'[aws]\ns3_endpoint_url = "http://127.0.0.1:{closed.getsockname()[1]}"\n'
+            '[probes.s3_upload]\nis_enabled = true\nbucket = "b-b"\n'
+        )
+        told = penstock(server, "doctor", "--config", str(main_file))
+    assert told.stdout.count("do: check endpoint") == 1
 
 
 def test_the_doctor_tries_permissions_and_needs_credentials(

@@ -52,6 +52,7 @@ from penstock.units import KiB
 CONNECTION_COUNT_MAX = 4096
 CONNECT_TIMEOUT_SECONDS = 5.0
 READ_TIMEOUT_SECONDS = 60.0  # above the longest poll of SQS, 20 s
+LOOK_AGAIN_SECONDS = 5.0  # between looks for other credentials, where those there are do not serve
 DNS_CACHE_SECONDS = 10  # short: S3 spreads its load by answering with other addresses
 BODY_CHUNK_BYTES = 64 * KiB
 BODY_RATE_BYTES_PER_SECOND_MIN = 64 * KiB  # a connection slower than this is called dead
@@ -428,34 +429,37 @@ async def _open_client(
             client = await stack.enter_async_context(opening)
         client.meta.events.register(f"after-call.{service}", _refuse_a_page)
         if not explicit:
-            identity = _Identity(session, access.profile)
+            identity = _Identity(await session.get_credentials(), access.profile)
             client.meta.events.register(f"after-call.{service}", identity.note_answer)
             client.meta.events.register(f"before-sign.{service}", identity.sign)
         yield client
 
 
 class _Identity:
-    """Who signs: whom the session found, until a service does not know him any more; then who is found anew.
+    """Who signs: who was found at first, until a service does not know him any more; then who is found anew.
 
     What the SDK renews by itself is renewed. What somebody renewed for it, in a file, it would not read again.
     """
 
-    def __init__(self, session: AioSession, profile: str | None) -> None:
-        self._session = session
+    def __init__(self, found: Any, profile: str | None) -> None:  # Any: botocore has no types
+        self._found = found  # credentials, or None
         self._profile = profile
-        self._is_refused = False
+        self._is_wanted = found is None
+        self._look_seconds = 0.0  # not before that: a probe makes many requests, and all of them fail
 
-    def note_answer(self, parsed: Mapping[str, Any], **_: Any) -> None:  # Any: botocore has no types
-        """Look anew before the next request, where this one was of nobody."""
-        self._is_refused = self._is_refused or is_unidentified(parsed)
+    def note_answer(self, parsed: Mapping[str, Any], **_: Any) -> None:
+        """Look anew, where this request was of nobody."""
+        self._is_wanted = self._is_wanted or is_unidentified(parsed)
 
     async def sign(self, request: Any, **_: Any) -> None:
-        """Before each request; where there were no credentials at all, there may be some by now."""
-        if self._is_refused or await self._session.get_credentials() is None:
-            self._is_refused = False  # at once: the others that are on their way need not look as well
-            self._session = AioSession(profile=self._profile)
-        if (found := await self._session.get_credentials()) is not None:
-            request.context.setdefault("signing", {})["request_credentials"] = found
+        """Before each request."""
+        seconds = _CLOCK.monotonic_seconds()
+        if self._is_wanted and seconds >= self._look_seconds:
+            self._look_seconds = seconds + LOOK_AGAIN_SECONDS
+            self._found = await AioSession(profile=self._profile).get_credentials() or self._found
+            self._is_wanted = self._found is None
+        if self._found is not None:
+            request.context.setdefault("signing", {})["request_credentials"] = self._found
 
 
 def _stay_in_region(context: dict[str, Any], **_: Any) -> None:

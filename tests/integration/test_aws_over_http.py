@@ -26,6 +26,7 @@ from penstock.lab.s3 import S3Service
 from penstock.lab.server import serving
 from penstock.lab.sqs import ActionTruth, QueueTruth, SqsService
 from penstock.models.sqs.queue_class import QUEUE_CLASSES
+from penstock.probes import aws
 from penstock.probes.aws import (
     Access,
     AwsMessageQueues,
@@ -172,6 +173,14 @@ async def test_answers_of_s3(status: int, code: str, kind: type[RequestError], s
     assert len(oracle.requests) == 1
 
 
+class Later(SystemClock):
+    """Some seconds have passed."""
+
+    def monotonic_seconds(self) -> float:
+        """The true ones, and a minute."""
+        return super().monotonic_seconds() + 60.0
+
+
 @pytest.mark.parametrize("before", ["", "aws_access_key_id = OLD\naws_secret_access_key = x\n"])
 async def test_credentials_that_somebody_renewed_are_read_without_a_new_client(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str
@@ -194,6 +203,7 @@ async def test_credentials_that_somebody_renewed_are_read_without_a_new_client(
         for _ in range(2):
             with pytest.raises(Unidentified):
                 await store.put_object("bucket", "key", b"x")
+        monkeypatch.setattr(aws, "_CLOCK", Later())
         file.write_text("[default]\naws_access_key_id = NEW\naws_secret_access_key = x\n")
         assert await store.put_object("bucket", "key", b"x") == "tag"
 

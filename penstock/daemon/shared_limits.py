@@ -283,10 +283,11 @@ class SharedLimits:
     # --- What follows from it
 
     def _take_parts(self) -> None:
-        if not self._is_seen:
-            _log.info("the other hosts that share %s are seen", ", ".join(h.limit.name for h in self._held))
-        self._is_seen, self._trouble, self._patience_seconds = True, None, PAUSE_SECONDS
         others = self._others()
+        if not self._is_seen:
+            names = ", ".join(held.limit.name for held in self._held)
+            _log.info("heartbeats are read; hosts that share %s beside this one: %d", names, len(others))
+        self._is_seen, self._trouble, self._patience_seconds = True, None, PAUSE_SECONDS
         for held in self._held:
             theirs = [one.limits[held.limit.name] for one in others if held.limit.name in one.limits]
             made = held.rates.made_per_second + sum(use.made_per_second for use in theirs)

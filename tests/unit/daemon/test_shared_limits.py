@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Iterator
 
 import pytest
@@ -125,6 +126,20 @@ async def test_without_the_bucket_refusals_lower_a_part_and_success_raises_it(cl
         await asyncio.sleep(16 * 60.0)
         assert part(hosts[0]) == pytest.approx(LIMIT / 2, rel=0.03)
         assert not hosts[0].document()[0]["is_alone"]
+
+
+async def test_the_log_says_how_many_others_are_seen(
+    clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once, and of a host that is the only one, that it is."""
+    caplog.set_level(logging.INFO)
+    outside = Outside(clock)
+    for number in range(2):
+        host = a_host(number, clock, outside)
+        await host.visit()
+        await host.visit()
+    told = [record.getMessage() for record in caplog.records if "beside this one" in record.getMessage()]
+    assert [line.rpartition(": ")[2] for line in told] == ["0", "1"]
 
 
 async def test_more_heartbeats_than_are_listed_are_none(

@@ -370,7 +370,7 @@ def test_a_file_that_may_not_be_read_is_a_sentence(
     def denied(path: Path) -> bool:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(Path, "exists", denied)
+    monkeypatch.setattr("penstock.cli.config.load", denied)
     assert run(["config", "check", "--config", "penstock.toml"]) == 1
     assert capsys.readouterr().err.startswith(
         "Error: penstock.toml: Permission denied; ask as a user who may"

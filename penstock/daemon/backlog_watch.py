@@ -19,12 +19,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
+from penstock.api.complaints import Complaints
 from penstock.clock import Clock
 from penstock.daemon.config import WatchedQueueSection
 from penstock.daemon.troubles import FAILURE_COUNT_MIN, Troubles
@@ -45,7 +47,8 @@ from penstock.probes.outside import Missing, RequestError
 from penstock.vocabulary import Observation
 
 SAMPLE_COUNT_MAX = 400  # 20 minutes, which date the collapse, at one sample in 3 s
-SUBJECT_COUNT_MAX = 64  # of applications; the one that was silent for longest makes room
+# Of applications; of the user who has most, the one that was silent for longest makes room.
+SUBJECT_COUNT_MAX = 64
 AGE_SECONDS_MAX = 1_209_600.0  # no message is kept for longer than 14 days
 SILENT_AFTER = timedelta(minutes=15)  # then it says nothing about now
 STANDS_FOR = 2.0  # of the time that a report is about: then its process has ended, or has nothing to do
@@ -62,6 +65,7 @@ class Backlog:
     """How one queue stands, as it was last seen."""
 
     name: str
+    label: str  # of metrics: the name, without what an application calls itself, which is anybody's choice
     source: str  # "attributes" or "reports"
     region: str
     seen_at: datetime | None
@@ -123,6 +127,8 @@ class _Subject:
     """One queue, by whoever tells of it."""
 
     name: str
+    label: str
+    may_write: Callable[[], bool] = lambda: True  # a line into the log
     source: str
     region: str
     ages: deque[AgeSample] = field(default_factory=lambda: deque(maxlen=SAMPLE_COUNT_MAX))
@@ -139,6 +145,7 @@ class _Subject:
         newest = self.backlogs[-1] if self.backlogs else None
         return Backlog(
             name=self.name,
+            label=self.label,
             source=self.source,
             region=self.region,
             seen_at=self.seen_at,
@@ -183,9 +190,9 @@ class _Subject:
         warning = assess(list(self.ages), self.visibility_timeout_seconds)
         if warning.alarm is not self.alarm:
             is_worse = _SEVERITY.index(warning.alarm) > _SEVERITY.index(self.alarm)
-            log.log(
-                logging.WARNING if is_worse else logging.INFO, "queue %s: %s", self.name, warning.explanation
-            )
+            level = logging.WARNING if is_worse else logging.INFO
+            if self.may_write():
+                log.log(level, "queue %s: %s", self.name, warning.explanation)
             self.alarm = warning.alarm
 
 
@@ -198,9 +205,15 @@ class BacklogWatch:
         # Where nobody states or reports it: what SDKs are heard to delete, in a region.
         self.heard_delete_rate: Callable[[str], float] = lambda _region: 0.0
         self._reported: dict[tuple[str, str], _Subject] = {}
+        self._complaints = Complaints()
         self._watched: _Subject | None = None
         if section.name:
-            self._watched = _Subject(name=section.name, source="attributes", region=section.region_or(region))
+            self._watched = _Subject(
+                name=section.name,
+                label=section.name,
+                source="attributes",
+                region=section.region_or(region),
+            )
         self._spell: BacklogSpell | None = None
 
     def backlogs(self, region: str | None = None) -> list[Backlog]:
@@ -287,9 +300,12 @@ class BacklogWatch:
     def _note_report(self, observation: Observation[Any], process_id: int) -> None:
         measures, place = observation.measures, observation.context.place
         kind = "" if place.service_class == "standard" else f", {place.service_class}"
-        name = f"of {observation.client} of user {observation.reporter_uid}{kind}"
+        uid = observation.reporter_uid
+        name, label = f"of {observation.client} of user {uid}{kind}", f"of user {uid}{kind}"
+        may_write = partial(self._complaints.may_write, uid)
         subject = self._subject(
-            (place.region, name), _Subject(name=name, source="reports", region=place.region)
+            (place.region, name),
+            _Subject(name=name, label=label, may_write=may_write, source="reports", region=place.region),
         )
         seconds = max(observation.duration_seconds, 1e-9)
         subject.seen_at = observation.started_at + timedelta(seconds=seconds)
@@ -308,7 +324,8 @@ class BacklogWatch:
         """The subject of this key, now the one that spoke last."""
         subject = self._reported.pop(key, new)
         while len(self._reported) >= SUBJECT_COUNT_MAX:
-            del self._reported[next(iter(self._reported))]
+            ((most, _),) = Counter(each.label for each in self._reported.values()).most_common(1)
+            del self._reported[next(key for key, each in self._reported.items() if each.label == most)]
         self._reported[key] = subject
         return subject
 

@@ -188,15 +188,16 @@ def _trouble_family(troubles: Iterable[Trouble], contexts: Iterable[Context]) ->
 
 
 def _queue_families(backlogs: Sequence[Backlog]) -> list[Metric]:
+    """Of what a user's applications report, the most alarming: their names are no labels."""
     messages, ages, alarms, dues = [], [], [], []
-    for backlog in backlogs:
-        values = [backlog.name, backlog.source, backlog.region]
+    worst = {(each.label, each.source, each.region): each for each in reversed(backlogs)}
+    for values, backlog in worst.items():
         for state, count in (
             ("visible", backlog.visible_message_count),
             ("not_visible", backlog.not_visible_message_count),
         ):
             if count is not None:
-                messages.append(([*values, state], count))
+                messages.append(((*values, state), count))
         if backlog.warning is not None:
             ages.append((values, backlog.warning.oldest_undeleted_seconds))
             alarms.append((values, list(Alarm).index(backlog.warning.alarm)))

@@ -38,6 +38,7 @@ def real_status(house: House) -> dict[str, Any]:
 def a_queue() -> dict[str, Any]:
     """A watched queue with the longest name that there may be, about to collapse."""
     backlog = Backlog(
+        label="orders",
         name="q" * 80,
         source="attributes",
         region="ap-southeast-2",

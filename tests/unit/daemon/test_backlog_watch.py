@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from penstock.daemon import metrics
 from penstock.daemon.backlog_watch import SPELL, SUBJECT_COUNT_MAX, BacklogWatch, watch_queue
 from penstock.daemon.config import WatchedQueueSection
 from penstock.daemon.troubles import Troubles
@@ -247,6 +248,25 @@ async def test_however_many_applications_report_memory_is_bounded(clock: Virtual
     names = {backlog.name for backlog in backlogs.backlogs()}
     assert len(names) == SUBJECT_COUNT_MAX
     assert f"of app-{3 * SUBJECT_COUNT_MAX - 1} of user None" in names
+
+
+async def test_a_user_who_makes_up_applications_hides_nobody_and_fills_nothing(
+    clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of whatever they are called: another's alarm is kept, the log has a few lines a minute, and metrics one queue."""
+    caplog.set_level(logging.INFO)
+    _outside, backlogs = begin_to_watch(clock, WatchedQueueSection())
+    await asyncio.sleep(30.0)
+    report = a_report(30.0, oldest_undeleted_seconds=20.0)
+    backlogs.note_reports([dataclasses.replace(report, reporter_uid=1)])
+    for number in range(3 * SUBJECT_COUNT_MAX):
+        backlogs.note_reports([dataclasses.replace(report, client=f"job-{number}", reporter_uid=2)])
+    found = backlogs.backlogs()
+    assert "of boto3 of user 1" in {backlog.name for backlog in found}
+    assert len([r for r in caplog.records if "queue of job-" in r.getMessage()]) <= 5
+    _messages, _ages, alarms, _dues = metrics._queue_families(found)
+    told = {sample.labels["queue"]: sample.value for sample in alarms.samples}
+    assert told == {"of user 1": 2, "of user 2": 2}
 
 
 async def test_no_two_queues_have_one_name(clock: VirtualClock) -> None:

@@ -15,6 +15,7 @@ BENCHMARKS = {
     "small-objects": "bench.small_objects",
     "change": "bench.change",
     "slow-weather": "bench.slow_weather",
+    "days": "bench.days",
     "late-requests": "bench.late_requests",
     "sqs-delivery": "bench.sqs_campaigns",
     "sqs-real": "bench.sqs_real",

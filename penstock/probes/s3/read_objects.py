@@ -83,7 +83,14 @@ class ReadObjects:
         if cost_max.usd < tariff.usd(write_request_count=1, read_request_count=2 * CANDIDATE_COUNT_MAX):
             return f"the plan allows ${cost_max.usd:.3g}, too little to look for what can be read"
         found = await self._look(wanted, range_bytes)
-        room = min(_room_bytes(wanted, cost_max, tariff), max(self._room_bytes, min(wanted, MiB)))
+        paid, in_time = _room_bytes(wanted, cost_max, tariff), max(self._room_bytes, min(wanted, MiB))
+        room = min(paid, in_time)
+        if found is None and in_time < range_bytes <= paid:
+            return (
+                f"there is nothing to read in {self._workspace.bucket} yet, and no range of "
+                f"{format_bytes(range_bytes)} can be put within {cost_max.duration_seconds:g} s: allow more time, "
+                "or name an object"
+            )
         if found is None and room < range_bytes:
             return (
                 f"there is nothing to read in {self._workspace.bucket} yet, and half of the plan's "

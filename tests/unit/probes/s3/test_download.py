@@ -291,6 +291,18 @@ def test_where_putting_takes_too_long_less_is_put() -> None:
     assert not store.uploads
 
 
+def test_a_range_that_cannot_be_put_in_time_wants_time_and_no_money() -> None:
+    """More budget would change nothing."""
+    store, cost_max = MemoryStore(upload_seconds=6.0), replace(AMPLE, duration_seconds=10.0)
+    plans = [
+        a_download_plan(size=256 * MiB, range_size=size, cost_max=cost_max)
+        for size in (8 * MiB, 256 * MiB)
+    ]
+    _, outcome = outcomes_of(plans, store)
+    assert isinstance(outcome, Inconclusive)
+    assert "no range of 256 MiB can be put within 10 s: allow more time" in outcome.reason
+
+
 def test_a_store_that_asks_for_less_while_something_is_put_is_given_time() -> None:
     """What is put first is no measurement: a refused part is sent again, and each of its requests is counted."""
     store = MemoryStore()

@@ -295,8 +295,7 @@ def test_a_range_that_cannot_be_put_in_time_wants_time_and_no_money() -> None:
     """More budget would change nothing."""
     store, cost_max = MemoryStore(upload_seconds=6.0), replace(AMPLE, duration_seconds=10.0)
     plans = [
-        a_download_plan(size=256 * MiB, range_size=size, cost_max=cost_max)
-        for size in (8 * MiB, 256 * MiB)
+        a_download_plan(size=256 * MiB, range_size=size, cost_max=cost_max) for size in (8 * MiB, 256 * MiB)
     ]
     _, outcome = outcomes_of(plans, store)
     assert isinstance(outcome, Inconclusive)

@@ -127,8 +127,12 @@ def test_no_snippet_hides_a_library(page: str) -> None:
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_a_command_is_understood(words: list[str]) -> None:
-    """It exists, with all of its options."""
+def test_a_command_is_understood(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It exists, with all of its options, and takes the files that it is given."""
+    monkeypatch.chdir(tmp_path)
+    for word in words:
+        if word.endswith(".jsonl"):
+            Path(word).touch()
     command: click.Command | None = cli
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):
         command = command.get_command(click.Context(command), words[0])

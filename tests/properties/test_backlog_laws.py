@@ -49,7 +49,7 @@ COUNTS = st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 120_000)), max
 
 
 @given(REPORTS, COUNTS, st.sampled_from([0.0, 1e-300, 20.0]))
-def test_a_standing_can_always_be_told(
+async def test_a_standing_can_always_be_told(
     reports: list[Observation[Any]], counts: list[tuple[int, int]], delete_rate: float
 ) -> None:
     """No report and no attribute makes status, explain or metrics fail."""

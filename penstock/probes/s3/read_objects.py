@@ -179,12 +179,15 @@ class ReadObjects:
                 send = partial(store.upload_part, bucket, key, upload_id, number, part)
                 etags[number] = await self._written(send, sent_bytes=len(part))
 
+        trouble: BaseException | None = None
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(PARTS_AT_A_TIME):
                     group.create_task(send_some())
         except* RequestError as troubles:
-            raise troubles.exceptions[0] from None
+            trouble = troubles.exceptions[0]  # what is raised here is a group in Python 3.11.2
+        if trouble is not None:
+            raise trouble
         named = [etags[number] for number in sorted(etags)]
         await self._written(lambda: store.complete_multipart_upload(bucket, key, upload_id, named))
 

@@ -128,14 +128,17 @@ class _Drive:
 
     async def run(self) -> None:
         """All threads, until everything that was sent is deleted, or nothing more may be spent."""
+        hopeless: BaseException | None = None
         try:
             await self._run_threads(self._run.plan.setting)
         except* HopelessError as group:
-            raise HopelessError from group
+            hopeless = group  # what is raised here is a group in Python 3.11.2
         finally:
             now_seconds, deleted = self._stopwatch.elapsed_seconds(), self._tally.deleted
             for receipt in self._undeleted.receipts:
                 deleted.age_seconds_max = max(deleted.age_seconds_max, now_seconds - receipt.received_seconds)
+        if hopeless is not None:
+            raise HopelessError from hopeless
 
     async def _run_threads(self, setting: SqsDeliverySetting) -> None:
         async with asyncio.TaskGroup() as group:

@@ -50,16 +50,34 @@ def stretches(ledger: Ledger, wants: Sequence[Want], now: datetime) -> Mapping[s
         daily = want.cost * (DAY.total_seconds() / want.gap_seconds)
         wanted[want.operation] = wanted.get(want.operation, Cost()) + daily
     one = {name: max((getattr(want.cost, name) for want in wants), default=0) for name in KEYS}
-    common = _Left(ledger.counted(now), ledger.limit, now)
-    own = {name: _Left(ledger.counted(now, name), ledger.own_limit(name), now) for name in wanted}
-    parts = {name: fraction(own[name].lasting("usd", one["usd"]), cost.usd) for name, cost in wanted.items()}
-    limit = {name: common.lasting(name, amount) for name, amount in one.items()}
-    shared = divide({name: cost * parts[name] for name, cost in wanted.items()}, limit)
+    left = _lasting(ledger.counted(now), ledger.limit, one, now)
+    own_usd = {
+        name: _lasting(ledger.counted(now, name), ledger.own_limit(name), {"usd": one["usd"]}, now)["usd"]
+        for name in wanted
+    }
+    parts = {name: fraction(own_usd[name], cost.usd) for name, cost in wanted.items()}
+    shared = divide({name: cost * parts[name] for name, cost in wanted.items()}, left)
+    is_ample = all(amount >= _KEPT * getattr(ledger.limit, name) for name, amount in left.items())
     found = {}
     for name, own_part in parts.items():
         usual = 1.0 / max(1.0 / _STRETCH_MAX, own_part * shared[name][0])
-        is_ample = common.is_ample(one) and own[name].is_ample({"usd": one["usd"]})
-        found[name] = Stretch(usual, 1.0 if is_ample else usual)
+        is_unhindered = is_ample and own_usd[name] >= _KEPT * ledger.own_limit(name).usd
+        found[name] = Stretch(usual, 1.0 if is_unhindered else usual)
+    return found
+
+
+def _lasting(
+    spends: Sequence[Spend], limit: Cost, ones: Mapping[str, float], now: datetime
+) -> dict[str, float]:
+    """What may be spent in 24 hours from now on, evenly; without bounds where nothing was. `ones`: of one probe."""
+    ages = [((leaves_at(spend) - now).total_seconds(), spend.cost) for spend in spends]
+    ahead = sorted({seconds for seconds, _ in ages})
+    found = {}
+    for name, one in ones.items():
+        still = (sum(getattr(cost, name) for seconds, cost in ages if seconds >= at) for at in ahead)
+        most = EVENLY * getattr(limit, name) + one
+        rates = (max(0.0, most - counted) / at for at, counted in zip(ahead, still, strict=True))
+        found[name] = min(rates, default=math.inf) * DAY.total_seconds()
     return found
 
 
@@ -82,28 +100,3 @@ def divide(wanted: Mapping[str, Cost], limit: Mapping[str, float]) -> Mapping[st
 def fraction(limit: float, wanted: float) -> float:
     """How much of what is wanted the limit allows."""
     return min(1.0, limit / wanted) if wanted > 0 else 1.0
-
-
-class _Left:
-    """What of a limit is spent, and when that grows old."""
-
-    def __init__(self, spends: Sequence[Spend], limit: Cost, now: datetime) -> None:
-        self._limit = limit
-        self._spends = [((leaves_at(spend) - now).total_seconds(), spend.cost) for spend in spends]
-
-    def is_ample(self, ones: Mapping[str, float]) -> bool:
-        """Whether of each enough is left for who is in a hurry, with these amounts for one probe."""
-        return all(
-            self.lasting(name, one) >= _KEPT * getattr(self._limit, name) for name, one in ones.items()
-        )
-
-    def lasting(self, name: str, one: float) -> float:
-        """What may be spent in 24 hours from now on, evenly; without bounds where nothing was."""
-        limit = getattr(self._limit, name)
-        ahead = sorted({seconds for seconds, _ in self._spends})
-        rates = [max(0.0, EVENLY * limit - self._spent(name, at) + one) / at for at in ahead]
-        return min(rates, default=math.inf) * DAY.total_seconds()
-
-    def _spent(self, name: str, at_seconds: float = 0.0) -> float:
-        """Of what was spent by now, what still counts just before that moment."""
-        return float(sum(getattr(cost, name) for seconds, cost in self._spends if seconds >= at_seconds))

@@ -82,6 +82,7 @@ class Standings:
             self._change(
                 context, stretch=stretch.hurried if schedule.is_in_a_hurry(standing) else stretch.usual
             )
+        self._rationed = ledger, minute
 
     def has_clock_stepped_back(self, now: datetime) -> bool:
         """Since this was asked before; moments set by a clock that was ahead would silence every context for long."""

@@ -1,13 +1,20 @@
 """The standings: what a change, and one that was none, make of what the schedule knows."""
 
-from datetime import timedelta
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 
+import pytest
+
+from penstock.daemon import rationing
 from penstock.daemon.async_store import AsyncStore
+from penstock.daemon.budget import Ledger
+from penstock.daemon.rationing import Stretch, Want
 from penstock.daemon.schedule import LEARNING_COUNT, is_in_a_hurry
 from penstock.daemon.standings import Standings
 from penstock.daemon.store import Store
 from penstock.lab.virtual_time import VirtualClock
+from penstock.vocabulary import Cost
 from tests.factories import CONTEXT, NOON, SETTING_TYPES, a_fit
 
 HOUR = timedelta(hours=1)
@@ -32,3 +39,26 @@ async def test_a_change_that_is_taken_back_gives_the_count_back(tmp_path: Path, 
     (after_all,) = standings
     assert after_all.observation_count == LEARNING_COUNT + 2
     assert not is_in_a_hurry(after_all)
+
+
+async def test_what_is_reported_divides_no_budget_again(
+    tmp_path: Path, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reports wake the conductor many times a second: gaps are stretched anew after a probe, and each minute."""
+    standings, ledgers = Standings(1, NOON), [Ledger(Cost(usd=1.0)), Ledger(Cost(usd=1.0))]
+    await standings.load(
+        AsyncStore(Store(tmp_path / "penstock.db", SETTING_TYPES), clock.now), {CONTEXT: 600.0}
+    )
+    calls, stretches = list[Ledger](), rationing.stretches
+
+    def counted(ledger: Ledger, wants: Sequence[Want], now: datetime) -> Mapping[str, Stretch]:
+        calls.append(ledger)
+        return stretches(ledger, wants, now)
+
+    monkeypatch.setattr(rationing, "stretches", counted)
+    for ledger, at in ((0, 0), (0, 1), (0, 59), (0, 60), (1, 61), (1, 62)):
+        standings.ration(ledgers[ledger], NOON + timedelta(seconds=at))
+    assert len(calls) == 3
+    standings.hasten({(CONTEXT.operation, CONTEXT.place.region)})
+    standings.ration(ledgers[1], NOON + timedelta(seconds=63))
+    assert len(calls) == 4

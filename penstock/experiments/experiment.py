@@ -404,6 +404,11 @@ def quantile(values: Sequence[float], fraction: float) -> float:
     return percentile(sorted(values), fraction)
 
 
+def busiest(records: Sequence[Record]) -> float:
+    """How much of a processor was wanted, at the most, by the process that made them."""
+    return max(record.values.get("client_cpu_demand_fraction", 0.0) for record in records)
+
+
 def knee(curve: Mapping[float, float]) -> float:
     """The fewest that carry all but a twentieth of the most."""
     return min(n for n, rate in curve.items() if rate > 0.95 * max(curve.values()))

@@ -35,13 +35,18 @@ from penstock.experiments.experiment import (
     published_points,
     quantile,
 )
-from penstock.experiments.random_times import INTERVAL_REACH, Sampling, at_random_times, pair_of
+from penstock.experiments.random_times import (
+    INTERVAL_REACH,
+    PAIR_COUNT_MIN,
+    Sampling,
+    at_random_times,
+    pair_of,
+)
 from penstock.units import format_seconds
 
 _KINDS = ("read", "write")
 _THREAD_COUNT = 8  # at once
 _AT_ONCE = f"{_THREAD_COUNT}x1MB"
-_PAIR_COUNT_MIN = 10  # to give an interval
 _RARE_COUNT_MIN = 100  # requests, to say what one of a hundred is
 _FURTHER = 1.2  # times the latency of the nearest place
 _PLACE_COUNT_MIN = 3  # two always lie on a line
@@ -129,7 +134,7 @@ class _Way:
     def interval(self) -> tuple[float, float] | None:
         """Of 90 %, of the mean speed; the two of a pair go together and are one draw."""
         means = [fmean(speeds) for r in self.megabyte if (speeds := _speeds([r]))]
-        if len(means) < _PAIR_COUNT_MIN:
+        if len(means) < PAIR_COUNT_MIN:
             return None
         reach = INTERVAL_REACH * stdev(means) / math.sqrt(len(means))
         return fmean(means) - reach, fmean(means) + reach

@@ -16,6 +16,7 @@ from penstock.experiments.experiment import (
     Quantities,
     Records,
     Step,
+    busiest,
     curve_plot,
     download_step,
     each_of,
@@ -140,10 +141,10 @@ def _host_answer(records: Records) -> Sequence[str]:
             f"full segments, and waits for it as random arrivals wait. So many streams have so much of it: {shares}."
         )
     elif curve:
-        busiest = max(r.values.get("client_cpu_demand_fraction", 0.0) for r in records.below(_STREAMS))
-        limit = "it may be the limit" if busiest >= _FULL_FRACTION else "it is not the limit"
+        busy = busiest(records.below(_STREAMS))
+        limit = "it may be the limit" if busy >= _FULL_FRACTION else "it is not the limit"
         sentences.append(
-            f"{enough(curve, 'streams')}. The process that read wanted {100 * busiest:.0f} % of a processor: {limit}. "
+            f"{enough(curve, 'streams')}. The process that read wanted {100 * busy:.0f} % of a processor: {limit}. "
             "Of the one that served, only its own host can tell."
         )
     return sentences

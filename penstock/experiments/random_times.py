@@ -23,6 +23,7 @@ from penstock.experiments.experiment import (
     Series,
     Step,
     as_numbers,
+    busiest,
     curve_series,
     download_step,
     each_of,
@@ -39,7 +40,7 @@ from penstock.experiments.experiment import (
 
 _COMPARED_HOURS = (10.0, 16.0)  # UTC, of single bytes: p < 0.0001
 _CLUSTER_READ_COUNT_MIN = 100
-_PAIR_COUNT_MIN = 10  # of one size, to say how successive requests go together, or how hours differ
+PAIR_COUNT_MIN = 10  # of one size, to say how successive requests go together, or how hours differ
 _TAIL_PAIR_COUNT_MIN = 50  # of fewer than a hundred requests there is no 99th percentile
 _DRAW_COUNT = 100
 INTERVAL_REACH = 1.645  # standard errors to either end of a 90 % interval
@@ -122,7 +123,7 @@ def correlation_between(pairs: Sequence[tuple[float, float]]) -> tuple[float, fl
 def _poisson_intervals(records: Records) -> Intervals:
     """Medians and means by drawing the pairs again; what is rare by how rare events are counted."""
     names = [f"{kind}/{size}" for kind in ("read", "write") for size in _SIZES]
-    groups = {name: group for name in names if len(group := records.below(f"{name}/")) >= _PAIR_COUNT_MIN}
+    groups = {name: group for name in names if len(group := records.below(f"{name}/")) >= PAIR_COUNT_MIN}
     chance = random.Random("intervals")
     drawn: dict[str, list[float]] = {}
     for _ in range(_DRAW_COUNT):
@@ -188,7 +189,7 @@ def _speed_quantities(records: Records) -> dict[str, float]:
         values["tps.most"] = quantile([*reads, *writes], 0.5)
         values["write.slow"], values["read.slow"] = (100 * _slow_share(speeds) for speeds in (writes, reads))
     for size in ("1B", "100MB"):
-        if len(pairs := _speeds(records, "read", size)) >= _PAIR_COUNT_MIN:
+        if len(pairs := _speeds(records, "read", size)) >= PAIR_COUNT_MIN:
             values[f"pairs.{size}"] = correlation(pairs)
     for kind in ("read", "write"):
         if speeds := _all(records, kind, "1MB"):
@@ -375,7 +376,7 @@ def _poisson_answer(records: Records) -> Sequence[str]:
 
 def _together_sentences(records: Records, pairs: Sequence[tuple[float, float]]) -> list[str]:
     """Whether a large read is slow alone, where its interval tells."""
-    if len(pairs) < _PAIR_COUNT_MIN:
+    if len(pairs) < PAIR_COUNT_MIN:
         return [
             f"{len(pairs)} pairs of reads of 100 MB are too few to say whether one is slow alone."
         ] * records.is_here
@@ -394,7 +395,7 @@ def _hour_sentences(records: Records) -> list[str]:
     first, second = (hours.get(int(hour), []) for hour in _COMPARED_HOURS)
     if not first and not second:
         return []
-    if min(len(first), len(second)) < _PAIR_COUNT_MIN:
+    if min(len(first), len(second)) < PAIR_COUNT_MIN:
         return [
             f"{len(first)} and {len(second)} pairs of single bytes at 10 and 16 UTC are too few to compare these hours."
         ] * records.is_here
@@ -540,7 +541,7 @@ def _surge_answer(records: Records) -> Sequence[str]:
             "lab each host is a link of its own; on real services a process, so that two share what this host has."
         )
         return [sentence]
-    busy = max(r.values.get("client_cpu_demand_fraction", 0.0) for r in records.below("surge/1/"))
+    busy = busiest(records.below("surge/1/"))
     least, last = min(curve), max(curve)
     share = curve[last] / last / (curve[least] / least)
     told = (

@@ -18,6 +18,7 @@ from penstock.experiments.experiment import (
     Series,
     Step,
     as_numbers,
+    busiest,
     curve_plot,
     curve_series,
     enough,
@@ -286,7 +287,7 @@ def _bottleneck_answer(records: Records) -> Sequence[str]:
 def _limit_here(records: Sequence[Record]) -> str:
     """On real services the disk is out of it, and the others are told by what they show."""
     rates = {float(record.last_word): record.megabytes_per_second for record in records}
-    busy = max(record.values.get("client_cpu_demand_fraction", 0.0) for record in records)
+    busy = busiest(records)
     few, many = min(rates), max(rates)
     limit = "the limit is the connections: more threads would carry more"
     if len(rates) < _COUNTS_THAT_TELL:

@@ -135,8 +135,9 @@ def _advice(
     )
     basis = _basis(fit, context, setting)
     limiting = model.bottleneck(fit, context, setting, demand)
-    if limiting in _TOLD_BY_THREADS and fit.is_from_reports:
-        limiting = limiting if _tells_of_fewer(evidence.thread_counts(model, fit.cells)) else "unsure"
+    is_told = not fit.is_from_reports or _tells_of_fewer(evidence.thread_counts(model, fit.cells))
+    if limiting in _TOLD_BY_THREADS and not is_told:
+        limiting = "unsure"
     limit = _limit(model, prediction, demand, limiting)
     if limiting == "demand" and _falls_short(model, prediction, demand):
         limiting = "unsure" if fit.observation_count else "unknown"
@@ -507,7 +508,6 @@ _LIMITS = {
     "demand": "this carries what was asked for",
     "unsure": "what limits it cannot be told from what was measured",
 }
-
 
 _TOLD_BY_THREADS = frozenset({"connections", "host-ceiling"})  # by different numbers of them
 

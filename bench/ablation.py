@@ -43,7 +43,8 @@ class LawAlone(S3UploadModel):
     ) -> Fit:
         """The same fit with nothing beside the law."""
         fit = S3UploadModel.fit(self, place, observations, prior=prior, seed=seed)
-        bare = {**fit.state, "misfit_amplitude": 0.0, "misfit_doubt": 0.0, "shapes": None}
+        straight = [[0.0, *rest] for _, *rest in fit.state["unexplained"]]
+        bare = {**fit.state, "unexplained": straight, "shapes": None}
         return replace(fit, state=bare, is_off_model=False)
 
 

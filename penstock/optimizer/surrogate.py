@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.models.inference.regression import SIGMAS, matern, noise_log_likelihoods
+from penstock.models.inference.misfit import SIGMAS, matern, noise_log_likelihoods
 from penstock.models.model import Belief, Fit, PerformanceModel
 from penstock.optimizer.objective import coordinates
 from penstock.vocabulary import Context, Demand, Observation, knobs

@@ -1,10 +1,4 @@
-"""Knows what else a transfer's measurements are off by than the law's parameters: misfit, weather, other clients.
-
-Beside the law's parameters and the noise of each measurement (`posterior`) there are Gaussian processes that
-measurements share:
-
-    y_i = f_i(theta) + g(x_i) + w(t_i) + e_i,    g ~ GP(0, amplitude^2 Matern-5/2)
-    w ~ GP(0, weather^2 exp(-|t - t'| / hour)),    the slow mode of a network that others use as well
+"""Knows how the law of a transfer is found beside what measurements are off by otherwise (`misfit`): peaks and draws.
 
 The noise of the measurements of throughput is learned as one, in units of what is known of each. Evidence that must
 not be explained away (throttling) is `trusted` and keeps its weight.
@@ -12,62 +6,32 @@ not be explained away (throttling) is `trusted` and keeps its weight.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from penstock.models.inference import posterior
+from penstock.models.inference.misfit import (
+    LOG_CHANCES,
+    MISFIT_MEASUREMENT_COUNT_MIN,
+    MISFITS,
+    SIGMA_TYPICAL,
+    SIGMAS,
+    Chances,
+    Measurements,
+    Misfit,
+    Unexplained,
+    matern,
+    noise_covariance,
+    noise_covariances,
+    noise_log_likelihoods,
+    same_hour,
+    sigma_log_prior,
+    structure,
+)
 from penstock.models.inference.posterior import Array, Gaussian, Goal, Law, derivatives, inverse, no_dip
-
-SIGMA_TYPICAL = 0.08  # of a measurement whose noise scale is 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measurements:
-    """What was measured, as arrays of shape (measurements,); `coordinates` is (measurements, 2)."""
-
-    log_values: Array
-    noise_scale: Array  # c_i: 1 for an ordinary probe, less where many requests were averaged
-    is_trusted: NDArray[np.bool_]
-    coordinates: Array  # where the Gaussian process sees it, in octaves
-    has_misfit: NDArray[np.bool_]  # whether the Gaussian process applies at all
-    group: NDArray[np.int64]  # the client that measured; -1 is penstock itself
-    hours: Array  # when, from any origin
-
-    def __len__(self) -> int:
-        return len(self.log_values)
-
-    @property
-    def tells_weather(self) -> bool:
-        """Whether they span long enough to show what one hour has that another has not."""
-        hours = self.hours[self.has_misfit]
-        return bool(len(hours) and np.ptp(hours) >= _WEATHER_HOURS)
-
-    def of(self, chosen: NDArray[np.int64]) -> Measurements:
-        """Some of them."""
-        return Measurements(**{f.name: getattr(self, f.name)[chosen] for f in fields(self)})
-
-    def spread(self, sigma: Array) -> Array:
-        """Standard deviation of each measurement, for noise of these sizes (problems,).
-
-        The noise that is learned is that of what the law is for; side evidence has its own, which is known.
-        """
-        learned = np.where(self.has_misfit, sigma[:, None], SIGMA_TYPICAL)
-        return np.asarray(learned * self.noise_scale, dtype=np.float64)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Misfit:
-    """The Gaussian process of what the law does not say."""
-
-    amplitude: float = 0.0  # the likeliest: what corrects predictions
-    # The root of the mean square over what it may be: what widens intervals and invites probes.
-    doubt: float = 0.0
-    length_octaves: tuple[float, float] = (1.5, 3.0)
-    group_spread: float = 0.2  # how far another client may be off, as a whole
-    # How far all that is measured within the same hour may be off together, where that is known.
-    weather: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,15 +113,15 @@ def refine(problem: Problem, peak: Peak, *, iterations: int = 4) -> Peak:
     return _peak_at(problem, theta[0], float(sigma[0]), weights[0])
 
 
-def explain(problem: Problem, peak: Peak, *, rounds: int = 2) -> tuple[Problem, Peak]:
-    """The problem with its misfit, and its peak: misfit and noise are learned together.
+def explain(problem: Problem, peak: Peak, *, rounds: int = 2) -> tuple[Problem, Peak, Chances]:
+    """The problem with its likeliest misfit, its peak, and how likely each misfit is: learned together with the noise.
 
     The noise is what neither the law nor its misfit explains. Taken from the residual of the law alone, the misfit
     would be counted twice: repeats would lose their force, and the law would slide back to its prior.
     """
     for _ in range(rounds):
-        misfit, sigma = _learn_misfit(problem, peak)
-        problem = replace(problem, misfit=misfit)
+        chances = _chances(problem, peak)
+        problem, sigma = replace(problem, misfit=chances.likeliest), chances.sigma
         theta, sigmas, weights = peak.theta[None], np.array([sigma]), peak.weights[None]
         for _ in range(2):
             residual = problem.data.log_values - problem.law(theta)
@@ -165,7 +129,7 @@ def explain(problem: Problem, peak: Peak, *, rounds: int = 2) -> tuple[Problem, 
             weights = np.where(problem.data.is_trusted, 1.0, no_dip(*beside))
             theta = _descend(problem, theta, sigmas, weights, iterations=4)
         peak = _peak_at(problem, theta[0], sigma, weights[0])
-    return problem, peak
+    return problem, peak, chances
 
 
 def beside_the_others(problem: Problem, peak: Peak) -> tuple[Array, Array]:
@@ -178,7 +142,7 @@ def beside_the_others(problem: Problem, peak: Peak) -> tuple[Array, Array]:
 def _beside_the_others(
     problem: Problem, residual: Array, sigma: Array, weights: Array
 ) -> tuple[Array, Array]:
-    precision = inverse(_noise_covariances(problem.data, problem.misfit, sigma, weights))
+    precision = inverse(noise_covariances(problem.data, problem.misfit, sigma, weights))
     certainty = np.einsum("kii->ki", precision)
     own = problem.data.spread(sigma) ** 2
     expected = np.maximum(1.0 / certainty - own / np.maximum(weights, posterior.WEIGHT_MIN), 0.0)
@@ -192,97 +156,29 @@ def _peak_at(problem: Problem, theta: Array, sigma: float, weights: Array) -> Pe
     return Peak(theta=theta, sigma=sigma, weights=weights, covariance=inverse(information))
 
 
-def sample(problem: Problem, peak: Peak, *, count: int, seed: int) -> Array:
-    """Draws from the posterior, (count, parameters); the first half mirrors the second, so that means are quiet."""
-    at = _goal(problem, np.array([peak.sigma]), peak.weights[None])
+def sample(problem: Problem, peak: Peak, drawn: Sequence[Unexplained], *, count: int, seed: int) -> Array:
+    """Draws from the posterior, (count, parameters); the first half mirrors the second, so that means are quiet.
+
+    Each has one of what is `drawn` beside it, in turns.
+    """
+    spreads = [noise_covariance(problem.data, each.misfit, each.sigma, peak.weights) for each in drawn]
+    whiten = inverse(np.linalg.cholesky(np.stack(spreads)))
+    at = posterior.goal(
+        problem.law,
+        problem.data.log_values,
+        np.tile(whiten, (count // len(drawn), 1, 1)),
+        problem.prior,
+    )
     return posterior.draw(at, problem.prior, peak.theta, count=count, seed=seed, iterations=6)
 
 
-def noise_covariance(data: Measurements, misfit: Misfit, sigma: float, weights: Array) -> Array:
-    """Covariance of the measurements around the law."""
-    one = _noise_covariances(data, misfit, np.array([sigma]), weights[None])
-    return np.asarray(one[0], dtype=np.float64)
-
-
-def _noise_covariances(data: Measurements, misfit: Misfit, sigma: Array, weights: Array) -> Array:
-    own = data.spread(sigma) ** 2 / np.maximum(weights, posterior.WEIGHT_MIN)
-    return structure(data, misfit) + own[:, :, None] * np.eye(len(data))
-
-
-def structure(data: Measurements, misfit: Misfit) -> Array:
-    """The part of the covariance that measurements share: the misfit where they are near, and the client."""
-    same_client = (data.group[:, None] == data.group[None, :]) & (data.group[:, None] >= 0)
-    shared = np.asarray(misfit.group_spread**2 * same_client, dtype=np.float64)
-    both = data.has_misfit[:, None] & data.has_misfit[None, :]
-    if misfit.weather > 0:
-        shared += both * misfit.weather**2 * _same_hour(data)
-    if misfit.amplitude > 0:
-        shared += (
-            both * misfit.amplitude**2 * matern(data.coordinates, data.coordinates, misfit.length_octaves)
-        )
-    return shared
-
-
-def _same_hour(data: Measurements) -> Array:
-    """Correlation of the weather that measurements met."""
-    apart = np.abs(data.hours[:, None] - data.hours[None, :])
-    return np.asarray(np.exp(-apart / _WEATHER_HOURS), dtype=np.float64)
-
-
-def matern(left: Array, right: Array, lengths: tuple[float, ...]) -> Array:
-    """Matern-5/2 correlation between coordinates (a, k) and (b, k), each with its own length."""
-    scaled = (left[:, None, :] - right[None, :, :]) / np.array(lengths)
-    distance = np.sqrt(5.0 * np.einsum("abk,abk->ab", scaled, scaled))
-    return np.asarray((1 + distance + distance**2 / 3) * np.exp(-distance), dtype=np.float64)
-
-
-# How far laws of this kind are off, before any measurement: mostly by little.
-_AMPLITUDES = {0.0: 0.25, 0.05: 0.25, 0.1: 0.22, 0.2: 0.15, 0.4: 0.08, 0.8: 0.05}
-_LENGTHS = ((1.0, 2.0), (2.5, 4.0))
-_WEATHERS = {0.0: 0.7, 0.1: 0.2, 0.2: 0.1}  # most hours are like the ones before
-_WEATHER_HOURS = 1.0  # after which a slow mode of a shared network is another one
-SIGMAS = (0.018, 0.03, 0.05, 0.08, 0.12, 0.18, 0.27)  # noise, where all sizes of it are tried
-MISFIT_MEASUREMENT_COUNT_MIN = 5
-
-
-def sigma_log_prior(sigma: Array) -> Array:
-    """Logarithm of how likely noise of these sizes is before any measurement, up to a constant."""
-    return np.asarray(-0.5 * (np.log(sigma / SIGMA_TYPICAL) / 0.7) ** 2, dtype=np.float64)
-
-
-def _learn_misfit(problem: Problem, peak: Peak) -> tuple[Misfit, float]:
-    """The likeliest misfit around the peak, how large it may be all the same, and the noise beside it."""
-    shapes, data = _MISFITS, problem.data
-    is_told = int(data.has_misfit.sum()) >= MISFIT_MEASUREMENT_COUNT_MIN
-    likelihoods = _marginals(problem, peak, shapes) if is_told else np.zeros((len(shapes), len(SIGMAS)))
-    if not is_told:  # so few cannot tell weather from noise: all of it is noise
-        likelihoods[[weather > 0 for _, _, weather in shapes]] = -np.inf
-    scores = _log_chances()[:, None] + likelihoods
+def _chances(problem: Problem, peak: Peak) -> Chances:
+    """Around the peak."""
+    scores = LOG_CHANCES[:, None] + _marginals(problem, peak, MISFITS)
+    if int(problem.data.has_misfit.sum()) < MISFIT_MEASUREMENT_COUNT_MIN:
+        scores[[each.weather > 0 for each in MISFITS]] = -np.inf  # so few cannot tell weather from noise
     chances = np.exp(scores - scores.max())
-    chances /= chances.sum()
-    sigma = float(np.sqrt(chances.sum(axis=0) @ np.square(SIGMAS))) if is_told else peak.sigma
-    of_shape = chances.sum(axis=1)
-    likeliest = int(np.argmax([c if a > 0 else 0.0 for c, (a, _, _) in zip(of_shape, shapes, strict=True)]))
-    amplitude = {
-        a: sum(c for c, (b, _, _) in zip(of_shape, shapes, strict=True) if a == b) for a in _AMPLITUDES
-    }
-    weather = {w: sum(c for c, (_, _, v) in zip(of_shape, shapes, strict=True) if v == w) for w in _WEATHERS}
-    misfit = Misfit(
-        amplitude=max(amplitude, key=lambda a: amplitude[a]),
-        doubt=float(np.sqrt(sum(c * a**2 for a, c in amplitude.items()))),
-        length_octaves=shapes[likeliest][1],
-        weather=float(np.sqrt(sum(c * w**2 for w, c in weather.items()))),
-    )
-    return misfit, sigma
-
-
-_Shape = tuple[float, tuple[float, float], float]
-_MISFITS: list[_Shape] = [(a, lengths, w) for a in _AMPLITUDES for lengths in _LENGTHS for w in _WEATHERS]
-
-
-def _log_chances() -> Array:
-    """Of each misfit, before any measurement."""
-    return np.log([_AMPLITUDES[a] * _WEATHERS[w] / len(_LENGTHS) for a, _, w in _MISFITS])
+    return Chances(chances / chances.sum())
 
 
 def law_log_evidence(
@@ -292,8 +188,8 @@ def law_log_evidence(
 
     Side evidence that is `given` is no word against the law: that a place has an unusual limit is not.
     """
-    scores = _log_chances()[:, None] + _marginals(*_part(problem, peak, is_counted | is_given), _MISFITS)
-    given = np.logaddexp.reduce(_marginals(*_part(problem, peak, is_given), [(0.0, _LENGTHS[0], 0.0)])[0])
+    scores = LOG_CHANCES[:, None] + _marginals(*_part(problem, peak, is_counted | is_given), MISFITS)
+    given = np.logaddexp.reduce(_marginals(*_part(problem, peak, is_given), [Misfit()])[0])
     given -= _WITHOUT_NOISE
     return float(np.logaddexp.reduce(scores, axis=None) - given)
 
@@ -308,7 +204,7 @@ def _part(problem: Problem, peak: Peak, is_chosen: NDArray[np.bool_]) -> tuple[P
     return part, replace(peak, weights=peak.weights[chosen])
 
 
-def _marginals(problem: Problem, peak: Peak, shapes: list[_Shape]) -> Array:
+def _marginals(problem: Problem, peak: Peak, shapes: Sequence[Misfit]) -> Array:
     """Logarithm of the likelihood of each shape (rows) and noise (columns), with the law linearised and its prior."""
     law, data, misfit = problem.law, problem.data, problem.misfit
     jacobian = derivatives(law, peak.theta[None])[0]
@@ -318,9 +214,14 @@ def _marginals(problem: Problem, peak: Peak, shapes: list[_Shape]) -> Array:
     residual, explained, score = _beside_what_is_known(data, peak.weights, residual, explained)
     seen = data.of(np.flatnonzero(data.has_misfit))
     clients = structure(seen, replace(misfit, amplitude=0.0, weather=0.0))
-    waves = {lengths: matern(seen.coordinates, seen.coordinates, lengths) for lengths in _LENGTHS}
-    hours = _same_hour(seen)
-    shared = [explained + clients + a**2 * waves[lengths] + w**2 * hours for a, lengths, w in shapes]
+    waves = {
+        lengths: matern(seen.coordinates, seen.coordinates, lengths)
+        for lengths in {m.length_octaves for m in shapes}
+    }
+    hours = same_hour(seen)
+    shared = [
+        explained + clients + m.amplitude**2 * waves[m.length_octaves] + m.weather**2 * hours for m in shapes
+    ]
     scale = seen.noise_scale / np.sqrt(peak.weights[data.has_misfit])
     return score + noise_log_likelihoods(residual, np.stack(shared), scale)
 
@@ -339,19 +240,6 @@ def _beside_what_is_known(
     score = -0.5 * float(likelihood + np.linalg.slogdet(covariance)[1])
     left = explained[np.ix_(rest, rest)] - gain @ explained[np.ix_(side, rest)]
     return residual[rest] - gain @ residual[side], left, score
-
-
-def noise_log_likelihoods(residual: Array, shared: Array, scale: Array) -> Array:
-    """Logarithm of the likelihood of a residual for covariances it may share (k, n, n), beside noise of each size.
-
-    In the axes of a covariance, with the scale of the noise taken out, every size of noise adds the same to each. The
-    result is (k, noises) and holds how likely each size of noise is by itself.
-    """
-    values, axes = np.linalg.eigh(shared / np.outer(scale, scale))
-    along = np.einsum("kij,i->kj", axes, residual / scale)
-    variance = np.maximum(values, 0.0)[:, :, None] + np.square(SIGMAS)
-    fits = (along[:, :, None] ** 2 / variance + np.log(variance)).sum(axis=1)
-    return np.asarray(-0.5 * fits - np.log(scale).sum() + sigma_log_prior(np.array(SIGMAS)), dtype=np.float64)
 
 
 def _weights(residual: Array, sigma: Array, data: Measurements) -> Array:
@@ -403,6 +291,6 @@ def _descend(problem: Problem, theta: Array, sigma: Array, weights: Array, *, it
 
 def _goal(problem: Problem, sigma: Array, weights: Array) -> Goal:
     """Beside noise and weights by problems."""
-    covariances = _noise_covariances(problem.data, problem.misfit, sigma, weights)
+    covariances = noise_covariances(problem.data, problem.misfit, sigma, weights)
     whiten = inverse(np.asarray(np.linalg.cholesky(covariances), dtype=np.float64))
     return posterior.goal(problem.law, problem.data.log_values, whiten, problem.prior)

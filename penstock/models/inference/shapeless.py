@@ -16,8 +16,8 @@ from itertools import product
 
 import numpy as np
 
+from penstock.models.inference.misfit import SIGMAS, matern, noise_log_likelihoods
 from penstock.models.inference.posterior import Array, no_dip
-from penstock.models.inference.regression import SIGMAS, matern, noise_log_likelihoods
 
 _LEVEL_SPREAD = 2.0  # of the logarithm
 _AMPLITUDES = (0.3, 0.6, 1.2)

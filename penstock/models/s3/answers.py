@@ -41,7 +41,7 @@ def foreseen(posterior: Posterior, transfers: Transfers, *, unseen: float = 0.0)
     scales = np.array([throughput_noise_scale(n) for n in transfers.n])
     # Within one hour nothing tells how much hours differ: the interval is for this one, and its remark says so.
     is_told = posterior.evidence.measurements().tells_weather
-    noise = (posterior.sigma * scales) ** 2 + is_told * posterior.misfit.weather**2
+    noise = posterior.noise_variance * scales**2 + is_told * posterior.weather_variance
     off = posterior.misfit_variance(transfers)
     if posterior.shapes is None:
         off = off + (unseen * posterior.strangeness(transfers)) ** 2

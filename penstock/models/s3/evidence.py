@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 
 from penstock.models import burst
 from penstock.models.inference import shapeless
+from penstock.models.inference.misfit import SIGMA_TYPICAL, Measurements, Misfit
 from penstock.models.inference.posterior import Gaussian
-from penstock.models.inference.regression import SIGMA_TYPICAL, Measurements, Misfit, Problem
+from penstock.models.inference.regression import Problem
 from penstock.models.model import Array
 from penstock.models.s3.directions import S3SettingT, host_ceiling
 from penstock.models.s3.law import (

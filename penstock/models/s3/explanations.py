@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from penstock.models.inference import shapeless
+from penstock.models.inference.misfit import Misfit
 from penstock.models.inference.posterior import Gaussian
-from penstock.models.inference.regression import Misfit, Peak, Problem, law_log_evidence, log_evidence, settle
+from penstock.models.inference.regression import Peak, Problem, law_log_evidence, log_evidence, settle
 from penstock.models.model import Array
 from penstock.models.s3.evidence import COLUMNS, Evidence
 from penstock.models.s3.law import CONNECTION_RATE, CPU_PER_REQUEST, HOST_RATE, LATENCY

@@ -13,9 +13,9 @@ from math import exp
 import numpy as np
 
 from penstock.models.inference import shapeless
+from penstock.models.inference.misfit import Unexplained
 from penstock.models.inference.posterior import Gaussian
 from penstock.models.inference.regression import (
-    Misfit,
     Peak,
     Problem,
     beside_the_others,
@@ -33,6 +33,7 @@ from penstock.models.s3.priors import choose_prior, loosen
 from penstock.vocabulary import Place
 
 _DRAW_COUNT = 48
+_UNEXPLAINED_COUNT = 12  # each beside four of the draws
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,7 @@ class Learned:
     draws: Array
     evidence: Evidence
     peak: Peak
-    misfit: Misfit
+    unexplained: tuple[Unexplained, ...]
     residual_fraction_p50: float
     weights: Array
     shapes: Array | None
@@ -53,8 +54,7 @@ class Learned:
     def posterior(self, credit_bytes: float | None, lateness: Lateness) -> Posterior:
         return Posterior(
             draws=self.draws,
-            sigma=self.peak.sigma,
-            misfit=self.misfit,
+            unexplained=self.unexplained,
             evidence=self.evidence,
             weights=self.weights,
             shapes=self.shapes,
@@ -73,15 +73,16 @@ def learn(place: Place, evidence: Evidence, neighbour: Fit | None, seed: int) ->
         drift_count, changed_at = drift_count + 1, evidence.begins_at
     problem = evidence.problem(prior)
     peak = maximise(problem, starts(evidence, prior))
-    problem, peak = explain(problem, peak)
+    problem, peak, chances = explain(problem, peak)
+    unexplained = chances.drawn(_UNEXPLAINED_COUNT)
     weights, shapes, suspicion = peak.weights, None, changed.suspicion
     if _is_explained_without_law(evidence, problem, peak):
         weights, shapes, suspicion = _without_law(evidence, peak.weights, seed)
     return Learned(
-        draws=sample(problem, peak, count=_DRAW_COUNT, seed=seed),
+        draws=sample(problem, peak, unexplained, count=_DRAW_COUNT, seed=seed),
         evidence=evidence,
         peak=peak,
-        misfit=problem.misfit,
+        unexplained=tuple(unexplained),
         residual_fraction_p50=_residual_fraction(problem, peak),
         weights=weights,
         shapes=shapes,

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
 from penstock.models.inference import shapeless
-from penstock.models.inference.regression import Measurements, Misfit, matern, noise_covariance
+from penstock.models.inference.misfit import Measurements, Misfit, Remainder, Unexplained, matern
 from penstock.models.model import STATE_VERSION, Array
 from penstock.models.s3.evidence import Evidence
 from penstock.models.s3.lateness import Lateness
 from penstock.models.s3.law import Transfers
 
-FIT_STATE_VERSION = 9  # of what follows; fits that were stored under another are not read
+_NEAR_OCTAVES = (1.5, 3.0)  # of threads and of parts: what is so far apart tells little of each other
+FIT_STATE_VERSION = 10  # of what follows; fits that were stored under another are not read
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -27,8 +28,7 @@ class Posterior:
     """
 
     draws: Array
-    sigma: float
-    misfit: Misfit
+    unexplained: tuple[Unexplained, ...]  # beside the draws, in turns
     evidence: Evidence
     weights: Array
     shapes: Array | None  # of what is known without the law, where the law is not believed
@@ -39,11 +39,10 @@ class Posterior:
         return {
             STATE_VERSION: FIT_STATE_VERSION,
             "draws": self.draws.tolist(),
-            "sigma": self.sigma,
-            "misfit_amplitude": self.misfit.amplitude,
-            "misfit_doubt": self.misfit.doubt,
-            "misfit_weather": self.misfit.weather,
-            "misfit_length_octaves": list(self.misfit.length_octaves),
+            "unexplained": [
+                [each.misfit.amplitude, *each.misfit.length_octaves, each.misfit.weather, each.sigma]
+                for each in self.unexplained
+            ],
             "rows": [list(row) for row in self.evidence.rows],
             "weights": self.weights.tolist(),
             "shapes": None if self.shapes is None else self.shapes.tolist(),
@@ -64,47 +63,54 @@ class Posterior:
 
     @cached_property
     def _data(self) -> Measurements:
-        return self.evidence.measurements()
+        """Of throughput."""
+        every = self.evidence.measurements()
+        return every.of(np.flatnonzero(every.has_misfit))
 
     @cached_property
-    def _residual(self) -> Array:
-        """Of the evidence, by draws."""
-        return self._data.log_values - self.evidence.law()(self.draws)
-
-    @cached_property
-    def _noise(self) -> Array:
-        return noise_covariance(self._data, self.misfit, self.sigma, self.weights)
-
-    @cached_property
-    def _doubtful(self) -> Posterior:
-        """The same, where the law is off by as much as it may be."""
-        return replace(self, misfit=replace(self.misfit, amplitude=self.misfit.doubt))
+    def _remainders(self) -> list[Remainder]:
+        """What the draws leave for each of the misfits to say."""
+        residual = self.evidence.measurements().log_values - self.evidence.law()(self.draws)
+        is_rate, turns = self.evidence.is_throughput(), len(self.unexplained)
+        return [
+            Remainder(each, self._data, self.weights[is_rate], residual[turn::turns, is_rate])
+            for turn, each in enumerate(self.unexplained)
+        ]
 
     def log_throughput(self, transfers: Transfers) -> Array:
         """Draws of the logarithm, (draws, settings)."""
         if self.shapes is not None:
             return shapeless.means(self._sightings, self.shapes, _points(transfers))
-        values = transfers.log_throughput(self.draws)
-        if self.misfit.amplitude == 0 or not self.evidence.rows:
-            return values
-        return np.asarray(values + self.misfit_at(transfers)[0], dtype=np.float64)
+        values, here = transfers.log_throughput(self.draws), _coordinates(transfers)
+        for turn, each in enumerate(self._remainders):
+            values[turn :: len(self._remainders)] += each.means(here)
+        return values
 
     def misfit_variance(self, transfers: Transfers) -> Array:
         """How much the law may be off at each setting, as a variance (settings,)."""
         if self.shapes is not None:
             return shapeless.variance(self._sightings, self.shapes, _points(transfers))
-        known = np.zeros(len(transfers.n))
-        if self.evidence.rows:
-            _, gain, reach = self._doubtful.misfit_at(transfers)
-            known = np.einsum("sn,ns->s", reach, gain)
-        return np.maximum(self.misfit.doubt**2 - known, 0.0)
+        here = _coordinates(transfers)
+        return np.asarray(
+            np.mean([each.variance(here) for each in self._remainders], axis=0), dtype=np.float64
+        )
+
+    @property
+    def noise_variance(self) -> float:
+        """Of a measurement whose noise scale is 1."""
+        return float(np.mean([each.sigma**2 for each in self.unexplained]))
+
+    @property
+    def weather_variance(self) -> float:
+        """Of what all measurements within an hour share."""
+        return float(np.mean([each.misfit.weather**2 for each in self.unexplained]))
 
     def strangeness(self, transfers: Transfers) -> Array:
         """How little the nearest measurement tells of each setting, as a share of a variance (settings,)."""
-        seen = self._data.coordinates[self._data.has_misfit]
+        seen = self._data.coordinates
         if not len(seen):
             return np.ones(len(transfers.n))
-        told = matern(_coordinates(transfers), seen, Misfit().length_octaves).max(axis=1)
+        told = matern(_coordinates(transfers), seen, _NEAR_OCTAVES).max(axis=1)
         return np.asarray(1.0 - told**2, dtype=np.float64)
 
     def together(self, transfers: Transfers) -> Array:
@@ -112,32 +118,19 @@ class Posterior:
 
         They share the draws of the parameters and the misfit: only what tells the settings apart makes them differ.
         """
-        centre = self.log_throughput(transfers)
-        if self.shapes is None:
-            values, covariance = self.doubted(transfers)
-        else:
-            values = centre
-            covariance = shapeless.covariance(self._sightings, self.shapes, _points(transfers))
-        variances, axes = np.linalg.eigh(covariance)  # of settings that do the same it has no inverse
-        drawn = values + _wiggles(axes * np.sqrt(np.maximum(variances, 0.0)), len(values))
-        return np.asarray(drawn - drawn.mean(axis=0) + centre.mean(axis=0), dtype=np.float64)
+        values = self.log_throughput(transfers)
+        # Of settings that do the same it has no inverse.
+        variances, axes = np.linalg.eigh(self.covariance(transfers))
+        return values + _wiggles(axes * np.sqrt(np.maximum(variances, 0.0)), len(values))
 
-    def doubted(self, transfers: Transfers) -> tuple[Array, Array]:
-        """What the law and the evidence say of the logarithm by draws, and how far the law may be off, together."""
-        values = transfers.log_throughput(self.draws)
+    def covariance(self, transfers: Transfers) -> Array:
+        """What is not known of settings beyond the spread of the draws, together: (settings, settings)."""
+        if self.shapes is not None:
+            return shapeless.covariance(self._sightings, self.shapes, _points(transfers))
         here = _coordinates(transfers)
-        covariance = self.misfit.doubt**2 * matern(here, here, self.misfit.length_octaves)
-        if self.evidence.rows:
-            shift, gain, reach = self._doubtful.misfit_at(transfers)
-            values, covariance = values + shift, covariance - reach @ gain
-        return values, np.asarray(covariance, dtype=np.float64)
-
-    def misfit_at(self, transfers: Transfers) -> tuple[Array, Array, Array]:
-        """What the Gaussian process adds to each draw, the gain that does it, and the covariance with the evidence."""
-        reach = matern(_coordinates(transfers), self._data.coordinates, self.misfit.length_octaves)
-        reach = np.asarray(self.misfit.amplitude**2 * reach * self._data.has_misfit, dtype=np.float64)
-        gain = np.asarray(np.linalg.solve(self._noise, reach.T), dtype=np.float64)
-        return np.asarray(self._residual @ gain, dtype=np.float64), gain, reach
+        return np.asarray(
+            np.mean([each.covariance(here) for each in self._remainders], axis=0), dtype=np.float64
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -156,15 +149,11 @@ class _Same:
 @lru_cache(maxsize=4)
 def _read(same: _Same) -> Posterior:
     state = same.state
-    first, second = state["misfit_length_octaves"]
     return Posterior(
         draws=np.array(state["draws"], dtype=np.float64),
-        sigma=state["sigma"],
-        misfit=Misfit(
-            amplitude=state["misfit_amplitude"],
-            doubt=state["misfit_doubt"],
-            weather=state["misfit_weather"],
-            length_octaves=(first, second),
+        unexplained=tuple(
+            Unexplained(Misfit(amplitude=amplitude, length_octaves=(threads, parts), weather=weather), sigma)
+            for amplitude, threads, parts, weather, sigma in state["unexplained"]
         ),
         evidence=Evidence(rows=tuple(tuple(row) for row in state["rows"])),
         weights=np.array(state["weights"], dtype=np.float64),

@@ -16,7 +16,7 @@ import numpy as np
 
 from penstock.models import burst
 from penstock.models.inference.draws import quantiles
-from penstock.models.inference.regression import MISFIT_MEASUREMENT_COUNT_MIN
+from penstock.models.inference.misfit import MISFIT_MEASUREMENT_COUNT_MIN
 from penstock.models.model import Appraisal, Array, Belief, Fit
 from penstock.models.s3 import answers, remarks
 from penstock.models.s3.directions import (
@@ -381,7 +381,7 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         """
         posterior, demand = Posterior.from_state(fit.state), self._settled(fit, context, demand)
         transfers = self._transfers(context, settings, demand)
-        values, besides = posterior.doubted(transfers)
+        values, besides = posterior.log_throughput(transfers), posterior.covariance(transfers)
         bandwidth = answers.log_bandwidth(demand)
         average = _on_average(posterior, transfers, values, demand)
         felt = (np.exp(average - values) * (values < bandwidth)).mean(axis=0)

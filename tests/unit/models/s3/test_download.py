@@ -76,7 +76,7 @@ def test_one_request_that_is_late_is_no_server_that_collapses(is_straggler: bool
         "throughput_bytes_per_second"
     ]
     share = wide.expected / world.truth(a_setting(64, 1))
-    assert share > 0.6 if is_straggler else share < 0.2
+    assert share > 0.4 if is_straggler else share < 0.2
 
 
 def test_one_probe_tells_the_first_byte_from_the_body() -> None:
@@ -258,7 +258,7 @@ def test_uploads_of_a_place_say_how_far_it_is() -> None:
     upload = an_upload_fit(is_far=True)
     table, far = fitted(()), fitted((), prior=upload)
     slower, name = far.parameters["request_seconds"], "connection_bytes_per_second"
-    assert slower.expected > 2.0 * table.parameters["request_seconds"].expected
+    assert slower.expected > 1.5 * table.parameters["request_seconds"].expected
     assert far.parameters[name].expected < 0.5 * table.parameters[name].expected
     assert advice(far).basis is Basis.PRIOR
 

@@ -1,0 +1,209 @@
+"""Knows what measurements are off by beside a law: misfit, weather, other clients, and the noise of each.
+
+    y_i = f_i(theta) + g(x_i) + w(t_i) + e_i,    g ~ GP(0, amplitude^2 Matern-5/2)
+    w ~ GP(0, weather^2 exp(-|t - t'| / hour)),    the slow mode of a network that others use as well
+
+How large each of them is, and over what lengths, is never known: all of it is averaged over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.models.inference.posterior import WEIGHT_MIN, Array
+
+SIGMA_TYPICAL = 0.08  # of a measurement whose noise scale is 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurements:
+    """What was measured, as arrays of shape (measurements,); `coordinates` is (measurements, 2)."""
+
+    log_values: Array
+    noise_scale: Array  # c_i: 1 for an ordinary probe, less where many requests were averaged
+    is_trusted: NDArray[np.bool_]
+    coordinates: Array  # where the Gaussian process sees it, in octaves
+    has_misfit: NDArray[np.bool_]  # whether the Gaussian process applies at all
+    group: NDArray[np.int64]  # the client that measured; -1 is penstock itself
+    hours: Array  # when, from any origin
+
+    def __len__(self) -> int:
+        return len(self.log_values)
+
+    @property
+    def tells_weather(self) -> bool:
+        """Whether they span long enough to show what one hour has that another has not."""
+        hours = self.hours[self.has_misfit]
+        return bool(len(hours) and np.ptp(hours) >= _WEATHER_HOURS)
+
+    def of(self, chosen: NDArray[np.int64]) -> Measurements:
+        """Some of them."""
+        return Measurements(**{f.name: getattr(self, f.name)[chosen] for f in fields(self)})
+
+    def spread(self, sigma: Array) -> Array:
+        """Standard deviation of each measurement, for noise of these sizes (problems,).
+
+        The noise that is learned is that of what the law is for; side evidence has its own, which is known.
+        """
+        learned = np.where(self.has_misfit, sigma[:, None], SIGMA_TYPICAL)
+        return np.asarray(learned * self.noise_scale, dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Misfit:
+    """The Gaussian process of what the law does not say."""
+
+    amplitude: float = 0.0
+    length_octaves: tuple[float, float] = (1.5, 3.0)
+    group_spread: float = 0.2  # how far another client may be off, as a whole
+    # How far all that is measured within the same hour may be off together, where that is known.
+    weather: float = 0.0
+
+    def alike(self, left: Array, right: Array) -> Array:
+        """Covariance of what the law is off by at coordinates (a, 2) and (b, 2)."""
+        return np.asarray(self.amplitude**2 * matern(left, right, self.length_octaves), dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Unexplained:
+    """What measurements are off by beside the law: its misfit, and the noise of each."""
+
+    misfit: Misfit
+    sigma: float
+
+
+def noise_covariance(data: Measurements, misfit: Misfit, sigma: float, weights: Array) -> Array:
+    """Covariance of the measurements around the law."""
+    one = noise_covariances(data, misfit, np.array([sigma]), weights[None])
+    return np.asarray(one[0], dtype=np.float64)
+
+
+def noise_covariances(data: Measurements, misfit: Misfit, sigma: Array, weights: Array) -> Array:
+    """The same for noise of several sizes, (problems,), with weights (problems, measurements)."""
+    own = data.spread(sigma) ** 2 / np.maximum(weights, WEIGHT_MIN)
+    return structure(data, misfit) + own[:, :, None] * np.eye(len(data))
+
+
+def structure(data: Measurements, misfit: Misfit) -> Array:
+    """The part of the covariance that measurements share: the misfit where they are near, and the client."""
+    same_client = (data.group[:, None] == data.group[None, :]) & (data.group[:, None] >= 0)
+    shared = np.asarray(misfit.group_spread**2 * same_client, dtype=np.float64)
+    both = data.has_misfit[:, None] & data.has_misfit[None, :]
+    if misfit.weather > 0:
+        shared += both * misfit.weather**2 * same_hour(data)
+    if misfit.amplitude > 0:
+        shared += both * misfit.alike(data.coordinates, data.coordinates)
+    return shared
+
+
+def same_hour(data: Measurements) -> Array:
+    """Correlation of the weather that measurements met."""
+    apart = np.abs(data.hours[:, None] - data.hours[None, :])
+    return np.asarray(np.exp(-apart / _WEATHER_HOURS), dtype=np.float64)
+
+
+def matern(left: Array, right: Array, lengths: tuple[float, ...]) -> Array:
+    """Matern-5/2 correlation between coordinates (a, k) and (b, k), each with its own length."""
+    scaled = (left[:, None, :] - right[None, :, :]) / np.array(lengths)
+    distance = np.sqrt(5.0 * np.einsum("abk,abk->ab", scaled, scaled))
+    return np.asarray((1 + distance + distance**2 / 3) * np.exp(-distance), dtype=np.float64)
+
+
+# How far laws of this kind are off, before any measurement: mostly by little. How wide in octaves of threads and of
+# parts is anybody's guess: waves of parts and blocks of a store make combs that are a third of an octave apart.
+_AMPLITUDES = {0.0: 0.25, 0.05: 0.25, 0.1: 0.22, 0.2: 0.15, 0.4: 0.08, 0.8: 0.05}
+_LENGTHS = ((0.3, 0.6), (1.0, 2.0), (2.5, 4.0))
+_WEATHERS = {0.0: 0.7, 0.1: 0.2, 0.2: 0.1}  # most hours are like the ones before
+_WEATHER_HOURS = 1.0  # after which a slow mode of a shared network is another one
+SIGMAS = (0.018, 0.03, 0.05, 0.08, 0.12, 0.18, 0.27)  # noise, where all sizes of it are tried
+MISFIT_MEASUREMENT_COUNT_MIN = 5
+
+
+def sigma_log_prior(sigma: Array) -> Array:
+    """Logarithm of how likely noise of these sizes is before any measurement, up to a constant."""
+    return np.asarray(-0.5 * (np.log(sigma / SIGMA_TYPICAL) / 0.7) ** 2, dtype=np.float64)
+
+
+# Each with how likely it is before any measurement. A straight law has no lengths.
+_CHANCES = {
+    Misfit(amplitude=amplitude, length_octaves=lengths, weather=weather): of_amplitude
+    / len(of_lengths)
+    * of_weather
+    for amplitude, of_amplitude in _AMPLITUDES.items()
+    for of_lengths in (_LENGTHS if amplitude else _LENGTHS[:1],)
+    for lengths in of_lengths
+    for weather, of_weather in _WEATHERS.items()
+}
+MISFITS, LOG_CHANCES = list(_CHANCES), np.log(list(_CHANCES.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class Chances:
+    """How likely each misfit is, and each size of the noise beside it: (misfits, noises), one in all."""
+
+    table: Array
+
+    @property
+    def sigma(self) -> float:
+        """The noise, as the root of the mean square over what it may be."""
+        return float(np.sqrt(self.table.sum(axis=0) @ np.square(SIGMAS)))
+
+    @property
+    def doubt(self) -> float:
+        """How far the law may be off, likewise."""
+        return float(np.sqrt(self.table.sum(axis=1) @ [each.amplitude**2 for each in MISFITS]))
+
+    @property
+    def likeliest(self) -> Misfit:
+        """The one that is likelier than any other."""
+        return MISFITS[int(np.argmax(self.table.sum(axis=1)))]
+
+    def drawn(self, count: int) -> list[Unexplained]:
+        """So many of them, each as often as it is likely, as far as the count allows."""
+        places = np.searchsorted(np.cumsum(self.table), (np.arange(count) + 0.5) / count)
+        rows, columns = np.unravel_index(np.minimum(places, self.table.size - 1), self.table.shape)
+        return [Unexplained(MISFITS[row], SIGMAS[column]) for row, column in zip(rows, columns, strict=True)]
+
+
+class Remainder:
+    """What a misfit makes of the residuals that draws of a law leave, (draws, measurements)."""
+
+    def __init__(self, unexplained: Unexplained, data: Measurements, weights: Array, residual: Array) -> None:
+        self._misfit, self._data = unexplained.misfit, data
+        self._noise = noise_covariance(data, unexplained.misfit, unexplained.sigma, weights)
+        self._pull = np.linalg.solve(self._noise, residual.T)
+
+    def means(self, here: Array) -> Array:
+        """What is expected besides each draw at coordinates (settings, 2): (draws, settings)."""
+        return np.asarray((self._reach(here) @ self._pull).T, dtype=np.float64)
+
+    def variance(self, here: Array) -> Array:
+        """What is not known of each, (settings,)."""
+        reach = self._reach(here)
+        known = np.einsum("sn,ns->s", reach, np.linalg.solve(self._noise, reach.T))
+        return np.asarray(np.maximum(self._misfit.amplitude**2 - known, 0.0), dtype=np.float64)
+
+    def covariance(self, here: Array) -> Array:
+        """The same of them together, (settings, settings)."""
+        reach = self._reach(here)
+        known = reach @ np.linalg.solve(self._noise, reach.T)
+        return np.asarray(self._misfit.alike(here, here) - known, dtype=np.float64)
+
+    def _reach(self, here: Array) -> Array:
+        return self._misfit.alike(here, self._data.coordinates)
+
+
+def noise_log_likelihoods(residual: Array, shared: Array, scale: Array) -> Array:
+    """Logarithm of the likelihood of a residual for covariances it may share (k, n, n), beside noise of each size.
+
+    In the axes of a covariance, with the scale of the noise taken out, every size of noise adds the same to each. The
+    result is (k, noises) and holds how likely each size of noise is by itself.
+    """
+    values, axes = np.linalg.eigh(shared / np.outer(scale, scale))
+    along = np.einsum("kij,i->kj", axes, residual / scale)
+    variance = np.maximum(values, 0.0)[:, :, None] + np.square(SIGMAS)
+    fits = (along[:, :, None] ** 2 / variance + np.log(variance)).sum(axis=1)
+    return np.asarray(-0.5 * fits - np.log(scale).sum() + sigma_log_prior(np.array(SIGMAS)), dtype=np.float64)

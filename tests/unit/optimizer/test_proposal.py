@@ -212,8 +212,8 @@ def test_the_way_to_advice_that_is_out_of_reach_is_by_the_best_within_it() -> No
         ([4] * 12 + [12], 0.0, False),  # within half an octave of 16
         ([4] * 12 + [11], 0.0, True),
         ([4] * 9 + [16, 4, 4], 0.0, False),
-        ([4] * 9 + [12] + [4] * 5, 0.0, False),
-        ([4] * 9 + [12] + [4] * 6, 0.0, True),
+        ([4] * 9 + [12] + [4] * 2, 0.0, False),
+        ([4] * 9 + [12] + [4] * 3, 0.0, True),
     ],
 )
 def test_the_advice_is_verified_when_in_doubt_and_now_and_then(

@@ -52,6 +52,7 @@ from penstock.units import KiB
 CONNECTION_COUNT_MAX = 4096
 CONNECT_TIMEOUT_SECONDS = 5.0
 READ_TIMEOUT_SECONDS = 60.0  # above the longest poll of SQS, 20 s
+CONTINUE_SECONDS_MAX = 1.0  # botocore's: then the body goes unasked, for some servers and proxies never ask
 LOOK_AGAIN_SECONDS = 5.0  # between looks for other credentials, where those there are do not serve
 DNS_CACHE_SECONDS = 10  # short: S3 spreads its load by answering with other addresses
 BODY_CHUNK_BYTES = 64 * KiB
@@ -497,12 +498,14 @@ class _PacedBodySession(AIOHTTPSession):  # type: ignore[misc]  # aiobotocore ha
 
     aiohttp would copy the whole body first: the memory of one part for each connection. What botocore decided
     stays, also `Expect: 100-continue`: applications on the SDKs pay that round trip as well, and it lets a
-    throttle be answered before the body is sent, not by a connection that breaks under it. But aiohttp waits for
-    that 100 without end, and for the name's address as well, so every request has a bound of its own.
+    throttle be answered before the body is sent, not by a connection that breaks under it. aiohttp waits for the
+    name's address without end, so every request has a bound of its own.
     """
 
     async def _get_session(self, proxy_url: str | None) -> Any:  # Any: aiohttp's, as aiobotocore calls it
-        return _Unredirected(await super()._get_session(proxy_url))
+        session = await super()._get_session(proxy_url)
+        session._request_class = _Request  # noqa: SLF001 - aiobotocore makes the session, and leaves no choice
+        return _Unredirected(session)
 
     async def send(self, request: Any) -> Any:  # Any: botocore has no types
         if isinstance(request.body, io.BytesIO):
@@ -523,6 +526,22 @@ class _PacedBodySession(AIOHTTPSession):  # type: ignore[misc]  # aiobotocore ha
         size_bytes = body.size if isinstance(body, _SharedBytes) else 0
         waiting_seconds: float = self._timeout.sock_connect + self._timeout.sock_read
         return waiting_seconds + (size_bytes or 0) / BODY_RATE_BYTES_PER_SECOND_MIN
+
+
+class _Request(aiohttp.ClientRequest):
+    """A request whose body waits for "100 Continue" as long as botocore's does; aiohttp's waits without end."""
+
+    async def write_bytes(self, *arguments: Any) -> None:  # Any: aiohttp's own
+        """Send the body. What keeps even its head from going is told to whoever waits for the answer, and not twice."""
+        if (asked := self._continue) is not None:
+            self.loop.call_later(CONTINUE_SECONDS_MAX, _settle, asked)
+        with contextlib.suppress(aiohttp.ClientConnectionResetError):
+            await super().write_bytes(*arguments)
+
+
+def _settle(asked: asyncio.Future[bool]) -> None:
+    if not asked.done():
+        asked.set_result(True)
 
 
 class _Unredirected:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import gc
 import json
 import logging
 import re
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
+from aiohttp.http_writer import StreamWriter
 from aiohttp.typedefs import Handler
 
 from penstock.clock import SystemClock
@@ -424,6 +426,40 @@ async def test_large_bodies_go_as_they_are() -> None:
     assert headers["Expect"] == "100-continue"
     assert not [name for name in headers if name.lower() in {"content-md5", "transfer-encoding"}]
     assert not [name for name in headers if name.lower().startswith("x-amz-checksum")]
+
+
+async def test_a_body_goes_also_where_nobody_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some servers and proxies never say 100 Continue: the SDKs send after a while, and so all of them work."""
+    monkeypatch.setattr(aws, "CONTINUE_SECONDS_MAX", 0.01)
+
+    async def say_nothing(_request: web.Request) -> None:
+        """Ask for no body."""
+
+    oracle = Oracle(200, "", {"ETag": "e"})
+    application = web.Application(client_max_size=64 * MiB)
+    application.router.add_route("*", "/{path:.*}", oracle.answer, expect_handler=say_nothing)
+    async with serving(application) as url:
+        await put_at(url, bytes(5 * MiB))
+    assert oracle.received_bytes == 5 * MiB
+
+
+async def test_a_connection_that_closes_under_a_request_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever asked is told; the log has no traceback of a task beside."""
+    send_headers = StreamWriter.send_headers
+
+    def close_first(writer: StreamWriter) -> None:
+        assert writer.transport is not None
+        writer.transport.abort()
+        send_headers(writer)
+
+    monkeypatch.setattr(StreamWriter, "send_headers", close_first)
+    async with Oracle(200, "").serving() as url:
+        with pytest.raises(Unreachable):
+            await put_at(url, bytes(MiB))
+        gc.collect()
+    assert not caplog.records
 
 
 async def test_parts_in_flight_share_their_bytes() -> None:

@@ -46,6 +46,10 @@ class Unidentified(Denied):
     """There are no credentials that tell who asks."""
 
 
+class Barred(Denied):
+    """Whatever they allow: the clock, a key or the account is in the way, as the message says."""
+
+
 class Missing(RequestError):
     """What was named is not there."""
 
@@ -76,6 +80,11 @@ class Failed(Refused):
 
 class NotOffered(Refused):
     """This store does not know such a request."""
+
+
+def may_be_done(trouble: RequestError) -> bool:
+    """Whether what was asked for may have been carried out, or may yet be; any other trouble says that it was not."""
+    return isinstance(trouble, (Failed, Unreachable)) and not isinstance(trouble, Unsent)
 
 
 ANSWERED_BY: ContextVar[Counter[str] | None] = ContextVar("answered_by", default=None)

@@ -12,11 +12,10 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from penstock.probes.outside import Denied, Missing, ObjectStore, Throttled, Unsent
+from penstock.probes.outside import ObjectStore, RequestError, may_be_done
 from penstock.probes.removal import MULTIPART_NAME, Removal, all_tried
 
 MULTIPART_OVERHEAD_REQUEST_COUNT = 4  # create, complete, delete; at worst create, abort, look, abort again
-_NOT_DONE = (Denied, Missing, Throttled, Unsent)  # after these nothing was created, for certain
 
 ResultT = TypeVar("ResultT")
 
@@ -50,8 +49,8 @@ class Written:
         self.request_count += 1
         try:
             await self._answered(self._create_known())
-        except _NOT_DONE:
-            self._may_be_unfinished = False
+        except RequestError as trouble:
+            self._may_be_unfinished = may_be_done(trouble)
             raise
 
     async def _create_known(self) -> None:
@@ -84,8 +83,8 @@ class Written:
         self._keys.add(key)  # before the request: its answer may be lost
         try:
             return await self._answered(request)
-        except _NOT_DONE:
-            if is_new:
+        except RequestError as trouble:
+            if is_new and not may_be_done(trouble):
                 self._keys.discard(key)
             raise
 

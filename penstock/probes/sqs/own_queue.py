@@ -10,7 +10,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from penstock.probes.cleaning import struck_when_gone
-from penstock.probes.outside import Failed, MessageQueues, Missing, Refused, RequestError, Unreachable, Unsent
+from penstock.probes.outside import Failed, MessageQueues, Missing, Refused, RequestError, may_be_done
 from penstock.probes.probe import Journal, Leftover, LeftoverKind
 from penstock.vocabulary import Cost, Tariff
 
@@ -126,9 +126,7 @@ class OwnQueue:
         try:
             return await asyncio.shield(self._making)
         except RequestError as error:
-            if not isinstance(error, (Failed, Unreachable)) or isinstance(
-                error, Unsent
-            ):  # else it may have been made
+            if not may_be_done(error):
                 self._leftover = None
                 await self.journal.strike(leftover)
             raise

@@ -15,6 +15,7 @@ from penstock.probes.measurement import Effort
 from penstock.probes.outside import (
     Denied,
     Missing,
+    Refused,
     RequestError,
     Throttled,
     Unreachable,
@@ -246,6 +247,14 @@ def test_nothing_succeeded(error: RequestError, size: int) -> None:
     assert str(error) in outcome.reason
     assert store.request_count < 40
     assert (store.uploads, journal.entries) == ({}, [])
+
+
+@pytest.mark.parametrize("size", [64 * KiB, 64 * MiB])
+def test_what_was_refused_was_not_made(size: int) -> None:
+    """A bucket in another region takes and tells nothing: no probe leaves anything there that could not be removed."""
+    store, journal = MemoryStore(trouble=lambda _action, _n: Refused("another region")), MemoryJournal()
+    outcome_of(an_upload_plan(size=size), store, journal)
+    assert journal.entries == []
 
 
 @pytest.mark.parametrize(("size", "action"), [(64 * KiB, "put"), (64 * MiB, "part"), (64 * MiB, "complete")])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import re
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -17,6 +18,7 @@ from botocore import exceptions as botocore_errors
 from botocore.parsers import ResponseParserError
 
 from penstock.probes.outside import (
+    Barred,
     Changed,
     Denied,
     Failed,
@@ -36,6 +38,8 @@ _FEWER = "the service asked for fewer requests"
 _EXPIRED = "the session token has expired: renew the credentials"
 _UNKNOWN_KEY = "the access key is unknown: check the credentials and whose account they belong to"
 _NOT_ALLOWED = "the credentials do not allow it: grant the actions of the documented IAM policy"
+_CLOCK = "this host's clock is wrong by 15 minutes or more: synchronise it"
+_NO_KEY = "the key that encrypts there may not be used: allow kms:GenerateDataKey and kms:Decrypt with it"
 _NO_QUEUE = "the queue does not exist"
 _CHANGED = "another host wrote it meanwhile"
 _UNREADABLE = "the answer is none of this service: check the endpoint, and the proxies on the way"
@@ -76,11 +80,12 @@ _ANSWERS: Mapping[str, tuple[type[RequestError], str]] = {
         Unidentified,
         "the secret key does not belong to the access key: check both",
     ),
-    "RequestTimeTooSkewed": (Denied, "this host's clock is wrong by 15 minutes or more: synchronise it"),
+    "RequestTimeTooSkewed": (Barred, _CLOCK),
     "AccessDenied": (Denied, _NOT_ALLOWED),
     "AccessDeniedException": (Denied, _NOT_ALLOWED),
-    "AllAccessDisabled": (Denied, "all access to the bucket has been disabled by its provider"),
-    "OptInRequired": (Denied, "the account is not signed up for this region or service: enable it"),
+    "KmsAccessDenied": (Barred, _NO_KEY),
+    "AllAccessDisabled": (Barred, "all access to the bucket has been disabled by its provider"),
+    "OptInRequired": (Barred, "the account is not signed up for this region or service: enable it"),
     "NoSuchBucket": (NoBucket, "the bucket does not exist: create it in this region, or configure another"),
     "PreconditionFailed": (Changed, _CHANGED),
     "ConditionalRequestConflict": (Changed, _CHANGED),  # two at once, of which neither may have won
@@ -99,6 +104,14 @@ _ANSWERS: Mapping[str, tuple[type[RequestError], str]] = {
     "NotImplemented": (NotOffered, NOT_OFFERED),
     "QueueDeletedRecently": (Refused, "a queue of this name was deleted less than 60 s ago: wait a minute"),
 }
+# What they answer where only the message tells what is in the way.
+_MESSAGES: Mapping[str, tuple[type[RequestError], str]] = {
+    "Signature expired": (Barred, _CLOCK),
+    "Signature not yet current": (Barred, _CLOCK),
+    "not authorized to perform: kms:": (Barred, _NO_KEY),
+}
+# Whose policy it is, where the services say so.
+_REASON = re.compile(r"\b(?:because|with an explicit deny) .*", re.DOTALL)
 # What the services answer with a code that is not listed, by the status.
 _STATUSES: Mapping[int, tuple[type[RequestError], str]] = {
     302: (Refused, _REDIRECTED),
@@ -206,13 +219,17 @@ def _from_answer(error: botocore_errors.ClientError, doing: str) -> RequestError
     told = error.response.get("Error", {})
     code = _code_of(error.response)
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-    known = _ANSWERS.get(code) or _STATUSES.get(status)
+    message = str(told.get("Message", ""))
+    by_message = next((known for words, known in _MESSAGES.items() if words in message), None)
+    known = by_message or _ANSWERS.get(code) or _STATUSES.get(status)
     if known is None:
         failure = Failed if status >= 500 else Refused
-        return failure(f"{doing}: the answer was {status} {code}: {_one_line(told.get('Message', ''))}")
+        return failure(f"{doing}: the answer was {status} {code}: {_one_line(message)}")
     kind, sentence = known
-    region = _named_region(error) if sentence is _OTHER_REGION else ""
-    return kind(f"{doing}: {sentence} ({code or status}{region})")
+    more = _named_region(error) if sentence is _OTHER_REGION else ""
+    if issubclass(kind, Denied) and (reason := _REASON.search(message)) is not None:
+        more = f", {_one_line(reason[0])}"
+    return kind(f"{doing}: {sentence} ({code or status}{more})")
 
 
 def _named_region(error: botocore_errors.ClientError) -> str:

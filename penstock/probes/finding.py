@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from penstock.probes.outside import (
+    Barred,
     Denied,
     Missing,
     NotOffered,
@@ -40,6 +41,7 @@ NO_CREDENTIALS = "attach a role to this host, or name aws.profile; ask as the us
 NO_ANSWER = "check endpoint, route, security group and DNS"
 _TROUBLES: tuple[tuple[type[RequestError], Health, str], ...] = (
     (Unidentified, Health.ILL, NO_CREDENTIALS),
+    (Barred, Health.ILL, ""),
     (Denied, Health.ILL, "allow {action}, as in the IAM policy that comes with the service"),
     (Unreachable, Health.ILL, NO_ANSWER),
     (Throttled, Health.UNKNOWN, "try again later"),

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
+from xml.sax.saxutils import escape
 
 import pytest
 from aiohttp import web
@@ -39,6 +40,7 @@ from penstock.probes.aws import (
 )
 from penstock.probes.outside import (
     LISTED_COUNT_IN_PAGE,
+    Barred,
     Changed,
     Denied,
     Failed,
@@ -153,7 +155,7 @@ async def put_at(url: str, body: bytes = b"x", *, read_timeout_seconds: float = 
         (403, "AccessDenied", Denied, "IAM policy"),
         (403, "InvalidAccessKeyId", Unidentified, "access key is unknown"),
         (403, "SignatureDoesNotMatch", Unidentified, "secret key"),
-        (403, "RequestTimeTooSkewed", Denied, "clock"),
+        (403, "RequestTimeTooSkewed", Barred, "clock"),
         (400, "ExpiredToken", Unidentified, "renew the credentials"),
         (404, "NoSuchBucket", NoBucket, "create it in this region"),
         (412, "PreconditionFailed", Changed, "another host wrote it"),
@@ -173,6 +175,60 @@ async def test_answers_of_s3(status: int, code: str, kind: type[RequestError], s
             await put_at(url)
     assert type(caught.value) is kind
     assert len(oracle.requests) == 1
+
+
+_DENIAL = (
+    'User: arn:aws:sts::1:assumed-role/app/i-1 is not authorized to perform: {} on resource: "arn:aws:{}" {}'
+)
+
+
+@pytest.mark.parametrize(
+    ("service", "code", "message", "kind", "says"),
+    [
+        (
+            "s3",
+            "AccessDenied",
+            _DENIAL.format(
+                "kms:GenerateDataKey", "kms:::key/1", "because no identity-based policy allows it"
+            ),
+            Barred,
+            "allow kms:GenerateDataKey and kms:Decrypt with it",
+        ),
+        (
+            "s3",
+            "AccessDenied",
+            _DENIAL.format("s3:PutObject", "s3:::b/k", "with an explicit deny in a resource-based policy"),
+            Denied,
+            r"IAM policy \(AccessDenied, with an explicit deny in a resource-based policy\)",
+        ),
+        (
+            "sqs",
+            "InvalidSignatureException",
+            "Signature expired: 20260101T000000Z is now earlier than 20260101T001000Z (20260101T001500Z - 5 min.)",
+            Barred,
+            "clock is wrong",
+        ),
+        (
+            "sqs",
+            "KmsAccessDenied",
+            "The ciphertext refers to a key that does not exist",
+            Barred,
+            "kms:Decrypt",
+        ),
+    ],
+)
+async def test_what_is_in_the_way_is_told_as_the_services_tell_it(
+    service: str, code: str, message: str, kind: type[RequestError], says: str
+) -> None:
+    """A clock or a key is no permission to grant, and a policy that denies is not mended by one that allows."""
+    body = json.dumps({"__type": code, "message": message})
+    if service == "s3":
+        body = f"<Error><Code>{code}</Code><Message>{escape(message)}</Message></Error>"
+    async with Oracle(403, body).serving() as url, store_at(url) as store, queues_at(url) as queues:
+        asking = store.put_object("bucket", "key", b"x") if service == "s3" else queues.find_queue("queue")
+        with pytest.raises(RequestError, match=says) as caught:
+            await asking
+    assert type(caught.value) is kind
 
 
 class Later(SystemClock):

@@ -13,7 +13,7 @@ from penstock.lab.virtual_time import VirtualClock
 from penstock.operations.operation import Operation, Ward
 from penstock.operations.table import OPERATIONS
 from penstock.probes.finding import Finding, Health
-from penstock.probes.outside import Denied, Missing, RequestError, Unreachable
+from penstock.probes.outside import Barred, Denied, Missing, RequestError, Unreachable
 from tests.unit.daemon.house import Outside
 from tests.unit.probes.fakes import virtually
 
@@ -88,6 +88,12 @@ def test_what_is_refused_is_told_by_its_name_in_a_policy(
     ill = [finding for finding in findings if finding.health is Health.ILL]
     assert any(name in finding.sentence and name in finding.remedy for finding in ill)
     assert outside.objects.uploads == {}
+
+
+def test_where_no_permission_helps_none_is_asked_for() -> None:
+    """A clock that is wrong is refused everywhere: the sentence says what to do, and to allow more is not it."""
+    findings, _ = examined(OPERATIONS["s3_upload"], "create", Barred)
+    assert [finding.remedy for finding in findings if finding.health is Health.ILL] == [""]
 
 
 def test_a_queue_that_cannot_be_removed_is_named() -> None:

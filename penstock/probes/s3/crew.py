@@ -242,7 +242,9 @@ class Crew:
     def _disturbance(self, latencies: LatencySummary, effort: Effort, why_nothing: str) -> str | None:
         if self.samples:
             return effort.disturbance(latencies.p50_seconds, may_be_cpu_bound=True)
-        return why_nothing if self.trouble is None else f"no request succeeded; {self.trouble}"
+        if self.trouble is not None:
+            return f"no request succeeded; {self.trouble}"
+        return effort.disturbance(math.inf) or why_nothing
 
     def _measures(self, noun: str, latencies: LatencySummary) -> dict[str, float]:
         measures: dict[str, float] = {

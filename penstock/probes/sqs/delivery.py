@@ -142,7 +142,10 @@ def _outcome(
 ) -> Outcome[SqsDeliverySetting]:
     """What the run amounts to."""
     latencies, deletions = summarize(tally.received.latencies), tally.deleted.requests
-    reason = effort.disturbance(latencies.p50_seconds) if deletions else _why_nothing(run, tally)
+    if deletions:
+        reason = effort.disturbance(latencies.p50_seconds)
+    else:
+        reason = effort.disturbance(math.inf) or _why_nothing(run, tally)
     if reason is not None:
         return inconclusive(run.plan, started_at, reason, run.purse.used)
     measures = {**tally.measures(), "attempted_bytes": run.purse.moved_bytes}

@@ -148,6 +148,20 @@ class Scripted:
             raise error
 
 
+class StandingStill:
+    """A clock of a process that stood still for ten seconds."""
+
+    def __init__(self, clock: VirtualClock, *, at_seconds: float) -> None:
+        self.now = clock.now
+        self._clock = clock
+        self._at_seconds = at_seconds
+
+    def monotonic_seconds(self) -> float:
+        """As the machine's."""
+        seconds = self._clock.monotonic_seconds()
+        return seconds if seconds < self._at_seconds else seconds + 10.0
+
+
 class MemoryStore(Scripted):
     """S3 whose every upload request takes the same time, unless told otherwise."""
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -76,7 +78,7 @@ async def test_effort_is_known_also_when_the_block_raises(clock: VirtualClock) -
 )
 def test_disturbance_is_relative_to_what_is_measured(mean: float, worst: float, says: str | None) -> None:
     """The same lateness that ruins 10 ms requests would not matter for parts of a second."""
-    effort = Effort(duration_seconds=10.0, loop_lag_seconds_mean=mean, loop_lag_seconds_max=worst)
+    effort = Effort(duration_seconds=10.0, loop_lag_seconds_mean=mean, standstill_seconds_max=worst)
     reason = effort.disturbance(0.010)
     assert reason is None if says is None else says in str(reason)
     assert worst > 1 or effort.disturbance(1.0) is None
@@ -89,6 +91,28 @@ def test_a_loop_that_is_late_by_its_own_work_spoils_latencies_but_no_throughput(
     assert late.disturbance(0.01) is not None
     held = replace(late, client_cpu_fraction=0.5, client_cpu_wait_fraction=0.5)
     assert held.disturbance(0.01, may_be_cpu_bound=True) is not None
+
+
+def test_a_loop_that_works_does_not_stand_still() -> None:
+    """Who begins many requests at once is late by that alone: only what nobody worked in is a standstill."""
+
+    async def held_up(by: Callable[[], None]) -> Effort:
+        async with effort_of_block(SystemClock()) as effort:
+            await asyncio.sleep(0.01)
+            by()
+            await asyncio.sleep(0.01)
+        return effort
+
+    def work() -> None:
+        ends = time.thread_time() + 0.1
+        while time.thread_time() < ends:
+            pass
+
+    stood = asyncio.run(held_up(partial(time.sleep, 0.1)))
+    assert stood.standstill_seconds_max > 0.08
+    assert stood.disturbance(10.0) is not None
+    worked = asyncio.run(held_up(work))
+    assert worked.standstill_seconds_max <= worked.loop_lag_seconds_max - 0.08
 
 
 def test_the_processor_is_measured_in_real_time_alone() -> None:
@@ -114,8 +138,14 @@ def test_the_processor_is_measured_in_real_time_alone() -> None:
 
 def test_the_busiest_process_speaks_for_those_that_worked_together() -> None:
     """One that is full is the limit, however idle the others are."""
-    idle = Effort(duration_seconds=1.0, client_cpu_fraction=0.2, loop_lag_seconds_max=0.3)
+    idle = Effort(
+        duration_seconds=1.0,
+        client_cpu_fraction=0.2,
+        loop_lag_seconds_max=0.3,
+        standstill_seconds_max=0.2,
+    )
     full = Effort(duration_seconds=1.0, client_cpu_fraction=0.6, client_cpu_wait_fraction=0.35)
     together = busiest([idle, full], duration_seconds=2.0)
     assert together.client_cpu_demand_fraction == pytest.approx(0.95)
     assert (together.duration_seconds, together.loop_lag_seconds_max) == (2.0, 0.3)
+    assert together.standstill_seconds_max == 0.2

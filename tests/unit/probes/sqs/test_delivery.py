@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from penstock.clock import Clock
 from penstock.lab.virtual_time import VirtualClock
 from penstock.models.sqs.delivery import SqsDeliverySetting
 from penstock.probes.outside import Denied, Failed, Missing, Refused, RequestError, Throttled, Unreachable
@@ -17,14 +18,12 @@ from penstock.probes.probe import Leftover, LeftoverKind
 from penstock.probes.sqs.delivery import SqsDeliveryProbe
 from penstock.probes.sqs.tally import steady_goodput
 from penstock.vocabulary import Cost, Inconclusive, Observation, Outcome, ProbePlan
-from tests.unit.probes.fakes import MemoryJournal, MemoryQueues, a_delivery_plan, virtually
+from tests.unit.probes.fakes import MemoryJournal, MemoryQueues, StandingStill, a_delivery_plan, virtually
 
 NAME = "penstock-host"
 
 
-def a_probe(
-    queues: MemoryQueues, clock: VirtualClock, journal: MemoryJournal | None = None
-) -> SqsDeliveryProbe:
+def a_probe(queues: MemoryQueues, clock: Clock, journal: MemoryJournal | None = None) -> SqsDeliveryProbe:
     """On a queue of its own."""
     return SqsDeliveryProbe(queues, clock, journal or MemoryJournal(), queue_name=NAME, loop_tick_seconds=0.1)
 
@@ -125,6 +124,14 @@ async def test_a_service_that_does_not_answer_in_time_is_no_matter_of_the_budget
     outcome = await a_probe(MemoryQueues(receive_seconds=1e3), clock).run(a_delivery_plan())
     assert isinstance(outcome, Inconclusive)
     assert "allow more time" in outcome.reason
+
+
+async def test_a_process_that_stood_still_blames_nobody_else(clock: VirtualClock) -> None:
+    """More time, or more receivers, would not have helped."""
+    probe = a_probe(MemoryQueues(receive_seconds=1e3), StandingStill(clock, at_seconds=0.7))
+    outcome = await probe.run(a_delivery_plan())
+    assert isinstance(outcome, Inconclusive)
+    assert "stood still for 10.0" in outcome.reason
 
 
 async def test_a_cancelled_run_says_what_it_used(clock: VirtualClock) -> None:

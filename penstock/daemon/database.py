@@ -130,6 +130,7 @@ class Database:
             _refuse_broken(connection)
             self._migrate(connection)
             _refuse_misshapen(connection)
+            self._inode = _inode_of(self.path)
         except BaseException:
             connection.close()
             raise
@@ -172,20 +173,25 @@ class Database:
         return copy
 
     def _write_anew(self) -> None:
-        """Somebody removed the file; what was in it can be read for as long as it is open."""
-        copy = self._anew()
+        """Somebody removed the file, or put another in its place: what was in it can be read as long as it is open."""
+        copy, what = self._anew(), f"somebody removed the database {self.path}"
         self._connection.execute("VACUUM INTO ?", (str(copy),))
         self._connection.close()  # before there is a new one: it removes the log of that name
         for ending in ("-wal", "-shm"):
             Path(f"{self.path}{ending}").unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            aside = self.path.replace(self.path.with_name(f"{self.path.name}.replaced"))
+            what = (
+                f"somebody put {aside} in the place of the database {self.path}: stop penstockd before that"
+            )
         copy.replace(self.path)
         self._connection = self._open_sound()
-        _log.warning("somebody removed the database %s; it was written anew, and nothing is lost", self.path)
+        _log.warning("%s; it was written anew, and nothing is lost", what)
 
     def _guarded(self, action: Callable[[sqlite3.Connection], T]) -> T:
         try:
             with speaking_of_damage():
-                if _is_gone(self.path):
+                if _inode_of(self.path, unknown=self._inode) != self._inode:
                     self._write_anew()
                 return action(self._connection)
         except sqlite3.DatabaseError as error:
@@ -308,13 +314,13 @@ def _locked(path: Path) -> int:
     return descriptor
 
 
-def _is_gone(path: Path) -> bool:
-    """Whether it is known not to be there: who may not look does not know."""
+def _inode_of(path: Path, *, unknown: tuple[int, int] | None = None) -> tuple[int, int] | None:
+    """Which file it is; None where there is none, and `unknown` for who may not look."""
     try:
-        path.stat()
+        found = path.stat()
     except OSError as error:
-        return error.errno == errno.ENOENT
-    return False
+        return None if error.errno == errno.ENOENT else unknown
+    return found.st_dev, found.st_ino
 
 
 def _lock_path(path: Path) -> Path:

@@ -446,6 +446,30 @@ def test_a_database_that_is_removed_while_in_use(path: Path, pattern: str) -> No
     again.close()
 
 
+def test_a_database_that_is_replaced_while_in_use(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A copy of it is put in its place: what was measured since stays, and so does the copy."""
+    store = Store(path, SETTING_TYPES)
+    store.record_leftover(a_leftover(), now=NOON)
+    copy = path.with_name("copy")
+    with (
+        contextlib.closing(sqlite3.connect(path)) as live,
+        contextlib.closing(sqlite3.connect(copy)) as backup,
+    ):
+        live.backup(backup)
+    store.add_observations([an_observation()])
+    copy.replace(path)
+    store.add_observations([an_observation(started_at=NOON + MINUTE)])
+    assert "stop penstockd before that" in caplog.text
+    with contextlib.closing(sqlite3.connect(path)) as killed:  # whoever opens it next finds all of it
+        assert killed.execute("SELECT count(*) FROM observations").fetchall() == [(2,)]
+        assert killed.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    store.close()
+    again = Store(path.with_name(f"{path.name}.replaced"), SETTING_TYPES)
+    assert again.observations(PLACE, count_max=9) == []
+    assert again.open_leftovers() == [a_leftover()]
+    again.close()
+
+
 def test_a_directory_that_may_not_be_looked_into_is_trouble(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -155,28 +155,31 @@ async def effort_of_block(clock: Clock, *, tick_seconds: float = LOOP_TICK_SECON
     """Measure what the block takes; the numbers are there also when it raises."""
     effort = Effort()
     meter = LoopLagMeter(clock, tick_seconds=tick_seconds)
-    started_seconds, processor_before = clock.monotonic_seconds(), _processor_seconds()
+    started_seconds, ran_before, waited_before = (
+        clock.monotonic_seconds(),
+        time.process_time(),
+        _waited_seconds(),
+    )
     try:
         async with meter.running():
             yield effort
     finally:
         effort.duration_seconds = clock.monotonic_seconds() - started_seconds
         if effort.duration_seconds > 0 and _is_real_time():
-            spent = zip(processor_before, _processor_seconds(), strict=True)
-            ran, waited = ((after - before) / effort.duration_seconds for before, after in spent)
-            effort.client_cpu_fraction, effort.client_cpu_wait_fraction = ran, waited
+            effort.client_cpu_fraction = (time.process_time() - ran_before) / effort.duration_seconds
+            if waited_before is not None and (waited := _waited_seconds()) is not None:
+                effort.client_cpu_wait_fraction = (waited - waited_before) / effort.duration_seconds
         effort.loop_lag_seconds_mean = meter.lag_seconds_mean
         effort.loop_lag_seconds_max = meter.lag_seconds_max
         effort.standstill_seconds_max = meter.standstill_seconds_max
 
 
-def _processor_seconds() -> tuple[float, float]:
-    """What the process used so far, and how long this thread waited for it; that is 0 where no kernel tells."""
+def _waited_seconds() -> float | None:
+    """How long this thread waited for a processor; None where no kernel tells, or too many files are open."""
     try:
-        waited_seconds = int(_SCHEDULING.read_text(encoding="ascii").split()[1]) / 1e9
+        return int(_SCHEDULING.read_text(encoding="ascii").split()[1]) / 1e9
     except (OSError, ValueError, IndexError):
-        waited_seconds = 0.0
-    return time.process_time(), waited_seconds
+        return None
 
 
 def _is_real_time() -> bool:

@@ -81,8 +81,9 @@ def give_back() -> None:
     """What is free now, and what of libraries only the start needed. Takes milliseconds."""
     if (library := _glibc()) is not None:
         library.malloc_trim(0)
-        for begin, end in unchanged(_SMAPS.read_text(encoding="ascii", errors="replace")):
-            library.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), _MADV_DONTNEED)
+        with contextlib.suppress(OSError):  # a kernel may be built without it, and a file may be one too many
+            for begin, end in unchanged(_SMAPS.read_text(encoding="ascii", errors="replace")):
+                library.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), _MADV_DONTNEED)
 
 
 def unchanged(smaps: str) -> Iterator[tuple[int, int]]:

@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from penstock.clock import SystemClock
 from penstock.lab.virtual_time import VirtualClock
+from penstock.probes import measurement
 from penstock.probes.measurement import Effort, LoopLagMeter, busiest, effort_of_block, summarize
 from tests.unit.probes.fakes import virtually
 
@@ -134,6 +136,27 @@ def test_the_processor_is_measured_in_real_time_alone() -> None:
     assert spinning.client_cpu_fraction > 0
     assert spinning.client_cpu_demand_fraction >= min(1.0, spinning.client_cpu_fraction)
     assert virtually(sleep).client_cpu_fraction == 0.0
+
+
+@pytest.mark.parametrize("readable", [(), ("before",), ("after",)])
+def test_a_wait_that_cannot_be_read_is_no_wait(
+    readable: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Where too many files are open it is read at one end of the block only, or at none."""
+    file = tmp_path / "schedstat"
+    monkeypatch.setattr(measurement, "_SCHEDULING", file)
+
+    async def block() -> Effort:
+        if "before" in readable:
+            file.write_text("1 9000000000 1")
+        async with effort_of_block(SystemClock()) as effort:
+            file.unlink(missing_ok=True)
+            await asyncio.sleep(0.01)
+            if "after" in readable:
+                file.write_text("1 9000000000 1")
+        return effort
+
+    assert asyncio.run(block()).client_cpu_wait_fraction == 0.0
 
 
 def test_the_busiest_process_speaks_for_those_that_worked_together() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -36,6 +37,14 @@ def test_without_glibc_nothing_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     """Alpine's libc has neither function."""
     monkeypatch.setattr(memory, "_glibc", lambda: None)
     memory.keep_little()
+    memory.give_back()
+
+
+def test_where_a_kernel_does_not_tell_what_lies_where_it_is_left(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It may be built without that, and a daemon that could not start for it would be no daemon at all."""
+    monkeypatch.setattr(memory, "_SMAPS", tmp_path / "smaps")
     memory.give_back()
 
 

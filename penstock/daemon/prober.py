@@ -30,6 +30,7 @@ IDLE_SECONDS = 60.0
 BEYOND_SECONDS_MAX = 300.0  # for what comes before and after a probe's own time
 _MODULE = "penstock.daemon.prober_process"
 _GONE = "the process that probes ended by itself: was it killed for want of memory?"
+_SILENT = "the process that probes did not answer, and another takes its place: did somebody stop it?"
 _log = logging.getLogger(__name__)
 
 Key = tuple[str, str]
@@ -208,6 +209,8 @@ class _ProbeThere:
                 return outcome
         except Unreachable as trouble:
             return inconclusive(plan, started_at, str(trouble))
+        except TimeoutError:
+            return inconclusive(plan, started_at, _SILENT)
 
     async def close(self) -> None:
         """Have it closed there."""

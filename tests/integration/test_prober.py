@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from penstock.clock import SystemClock
+from penstock.daemon import prober
 from penstock.daemon.config import AwsSection, Configuration, ProbesSection
 from penstock.daemon.database import DiskTrouble
 from penstock.daemon.prober import Prober
@@ -28,6 +29,7 @@ from penstock.operations.sqs.delivery import DELIVERY
 from penstock.operations.table import OPERATIONS
 from penstock.probes.outside import Missing
 from penstock.probes.probe import Probe
+from penstock.processes import dialogue
 from penstock.units import MiB
 from penstock.vocabulary import Cost, Inconclusive, Observation
 from tests.factories import a_link
@@ -105,6 +107,29 @@ async def test_a_probe_measures_from_there(house: House) -> None:
     assert house.journal.log[0] == "record"
     assert not house.journal.entries
     assert house.is_empty()
+
+
+async def test_one_that_somebody_stopped_is_replaced(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no mistake of the daemon, which goes on with another, and counts all that may have been spent."""
+    probe, plan, store = (
+        house.probe(UPLOAD.name),
+        an_upload_plan(size=32 * MiB),
+        house.prober.object_store(REGION),
+    )
+    await (await store).list_objects("bucket", "")
+    (stopped,) = probers()
+    os.kill(stopped, signal.SIGSTOP)
+    with monkeypatch.context() as soon:
+        soon.setattr(prober, "BEYOND_SECONDS_MAX", 0.2 - plan.cost_max.duration_seconds)
+        soon.setattr(dialogue, "CANCEL_SECONDS_MAX", 0.1)
+        outcome = await probe.run(plan)
+    assert isinstance(outcome, Inconclusive)
+    assert "did somebody stop it?" in outcome.reason
+    there = house.prober._there
+    assert there is not None
+    await comes(lambda: there.is_gone)
+    assert isinstance(await probe.run(plan), Observation)
+    assert stopped not in probers()
 
 
 async def test_requests_go_one_by_one(house: House) -> None:

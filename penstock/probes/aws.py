@@ -168,7 +168,7 @@ class AwsObjectStore:
                 _check_range(answer, start, stop, None if is_whole else object_size_bytes, doing)
                 seconds_max = self.access.read_timeout_seconds + size_bytes / BODY_RATE_BYTES_PER_SECOND_MIN
                 async with asyncio.timeout(seconds_max):
-                    read_bytes = await _dropped(body.raw_stream.content)
+                    read_bytes = await _dropped(body.raw_stream.content, size_bytes)
         if read_bytes != size_bytes:
             raise Refused(f"{doing}: {size_bytes} bytes were asked for, {read_bytes} came")
         return Reading(first_byte_seconds=first_byte_seconds)
@@ -589,7 +589,9 @@ def _check_range(
     told = (
         int(answer["ResponseMetadata"]["HTTPStatusCode"]),
         answer.get("ContentRange"),
-        answer["ContentLength"],
+        answer.get(
+            "ContentLength", stop - start
+        ),  # whoever sends in chunks does not say: what comes is counted
     )
     if told != (status, wanted, stop - start):
         raise Refused(f"{doing}: asked for bytes {start} to {stop - 1}, got {told[0]} {told[1]} of {told[2]}")
@@ -603,10 +605,12 @@ async def _first_bytes(body: Any, size_bytes: int) -> bytes:
     return bytes(found)
 
 
-async def _dropped(content: Any) -> int:  # Any: aiohttp's stream, through a library without types
-    """Read to the end; how many bytes there were."""
+async def _dropped(
+    content: Any, size_bytes: int
+) -> int:  # Any: aiohttp's stream, through a library without types
+    """Read to the end, or past what was asked for; how many bytes there were."""
     count = 0
-    while piece := await content.readany():
+    while count <= size_bytes and (piece := await content.readany()):
         count += len(piece)
     return count
 

@@ -761,6 +761,27 @@ async def test_an_answer_that_is_not_the_range_is_refused(
     assert len(oracle.requests) == 1
 
 
+@pytest.mark.parametrize("size", [99, 100, 101])
+async def test_a_range_that_comes_in_chunks_is_counted(size: int) -> None:
+    """Some stores and proxies do not say how much comes, and the SDKs read them all the same."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(status=206, headers={"Content-Range": "bytes 0-99/1000"})
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        await response.write(b"x" * size)
+        await response.write_eof()
+        return response
+
+    async with answering(answer) as url, store_at(url) as store:
+        reading = store.read_range("bucket", "key", 0, 100, object_size_bytes=1000)
+        if size == 100:
+            assert (await reading).first_byte_seconds > 0
+        else:
+            with pytest.raises(Refused, match=f"100 bytes were asked for, {size} came"):
+                await reading
+
+
 async def test_a_range_that_breaks_off_is_no_range() -> None:
     """A connection that ends before the body does is trouble, not a fast answer."""
 

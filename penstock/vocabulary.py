@@ -38,7 +38,6 @@ class Context:
 
     @property
     def operation(self) -> str:
-        """The operation of the place."""
         return self.place.operation
 
 
@@ -103,7 +102,6 @@ class Cost:
     duration_seconds: float = 0.0
 
     def __add__(self, other: Self) -> Self:
-        """Field by field."""
         return type(self)(
             **{f.name: getattr(self, f.name) + getattr(other, f.name) for f in dataclasses.fields(self)}
         )
@@ -438,7 +436,6 @@ class Recommendation(Generic[SettingT]):
     store: str = ""  # what the objects are in, where that is known not to be AWS
 
     def has_expired(self, now: datetime) -> bool:
-        """Whether `now` is at or past `expires_at`."""
         return now >= self.expires_at
 
 

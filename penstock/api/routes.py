@@ -177,7 +177,6 @@ class Api:
         self._snapshot_trouble: str | None = None
 
     def application(self) -> web.Application:
-        """The routes as aiohttp serves them."""
         application = web.Application(
             middlewares=[_explaining_trouble(Complaints()), self._taking_turns()],
             client_max_size=self.limits.body_bytes_max,

@@ -108,7 +108,6 @@ class Layout:
 
     @property
     def is_booted(self) -> bool:
-        """Whether systemd runs here."""
         return self.is_live and _BOOTED.exists()
 
 

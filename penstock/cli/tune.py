@@ -353,7 +353,6 @@ class _Teller:
             _tell(f"{trials} known from before, {last} ({path}); --restart forgets them.")
 
     def starting(self, plan: ProbePlan[TransferSetting], probe_index: int) -> None:
-        """A trial begins."""
         setting = plan.setting
         setting_words = (
             f"{counted(setting.thread_count, 'thread')} x {format_bytes(setting.request_size_bytes)}"

@@ -60,7 +60,6 @@ class AsyncLease(Share):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Give it back."""
         self._lease.leave()
 
     async def changes(self) -> AsyncGenerator[Advice, None]:

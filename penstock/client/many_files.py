@@ -124,12 +124,10 @@ class Batch:
 
     @property
     def size_bytes(self) -> int:
-        """Of all files."""
         return sum(file.size_bytes for file in self.files)
 
     @property
     def mean_bytes(self) -> int:
-        """Of a file."""
         return self.size_bytes // len(self.files)
 
     def setting(self, thread_count: int) -> dict[str, float]:

@@ -71,12 +71,10 @@ class ObjectReader(Reading, io.RawIOBase):
         self._spare = Threads(_HEDGE_THREAD_COUNT, "penstock-hedge")
 
     def readable(self) -> bool:
-        """It is."""
         self._check()
         return True
 
     def seekable(self) -> bool:
-        """It is."""
         self._check()
         return True
 

@@ -74,17 +74,14 @@ class Advisory:
 
     @property
     def probed_operations(self) -> Collection[str]:
-        """Those that are measured here."""
         return {context.operation for context in self.conductor.contexts}
 
     # --- Reading
 
     def snapshot(self) -> Snapshot:
-        """All the advice that stands."""
         return self.board.snapshot(self.clock.now())
 
     def recommend(self, question: Question) -> Recommendation[Any]:
-        """The advice for this question; always some."""
         context, demand = self._context(question), self._beside_neighbours(question)
         answer = self.board.recommend(context, demand, self.clock.now())
         return _telling_of_neighbours(answer, question.demand)
@@ -115,7 +112,6 @@ class Advisory:
         return demand if is_kept else dataclasses.replace(demand, regime=regime)
 
     def explain(self, question: Question) -> Mapping[str, Any]:
-        """Why that is the advice: the physics that were learned, and what else was considered."""
         context, recommendation = self._context(question), self.recommend(question)
         fit = self.board.fit(context.place)
         return {
@@ -135,7 +131,6 @@ class Advisory:
         }
 
     def status(self) -> Mapping[str, Any]:
-        """What the daemon does, has done and has spent."""
         now, ledger, coming = self.clock.now(), self.conductor.ledger, self.forecast()
         cycles, spent = list(self.conductor.cycles), ledger.spent(now)
         return {
@@ -225,7 +220,6 @@ class Advisory:
         )
 
     def troubles(self) -> Sequence[Mapping[str, Any]]:
-        """What keeps the daemon from its work, as JSON values and dates."""
         return [trouble.document() for trouble in self._troubles()]
 
     def _troubles(self) -> Sequence[Trouble]:
@@ -234,15 +228,12 @@ class Advisory:
         return found if trouble is None else (Trouble(name="database", sentence=trouble), *found)
 
     def leftovers(self) -> Mapping[str, Any]:
-        """What probes left outside and nobody uses."""
         return self.conductor.sweeper.document()
 
     def clients(self) -> Mapping[str, Any]:
-        """What was heard of applications, and what they would gain."""
         return self.audit.document()
 
     def metrics(self) -> bytes:
-        """The same for Prometheus."""
         from penstock.daemon.metrics import exposition  # 5 MB, where nobody may ever scrape
 
         return exposition(
@@ -292,7 +283,6 @@ class Advisory:
         return {context.place for context in self.conductor.contexts} | {f.place for f in self.board.fits()}
 
     async def request_probe(self, operation: str, payload_size_bytes: int) -> str:
-        """Probe this out of turn, within the budget."""
         watched = [c for c in self.conductor.contexts if c.operation == operation]
         matches = [c for c in watched if c.payload_size_bytes == payload_size_bytes]
         if not matches:
@@ -311,7 +301,6 @@ class Advisory:
         return f"{asked} comes next, within the budget"
 
     async def remove_leftovers(self) -> Mapping[str, Any]:
-        """Try all of them again between two probes; what was removed, and what is left."""
         try:
             async with asyncio.timeout(REMOVAL_SECONDS_MAX):
                 summary = await asyncio.shield(self.conductor.request_sweep())
@@ -323,11 +312,9 @@ class Advisory:
         return self.conductor.sweeper.document(summary.removed)
 
     async def believe_clock(self) -> str:
-        """Take the clock for right."""
         return self.conductor.believe_clock()
 
     async def reload(self) -> str:
-        """Read the configuration again."""
         return await self.take_up()
 
     # --- Documents

@@ -76,7 +76,6 @@ class AsyncStore:
         return {leftover: at for leftover, at in entries.items() if leftover not in self._in_use}
 
     async def open_entries(self) -> list[Leftover]:
-        """What may still be there."""
         return await self.run(Store.open_leftovers)
 
     async def close(self) -> None:

@@ -40,7 +40,6 @@ class AttendedProbe:
 
     @property
     def used(self) -> Cost:
-        """See the protocol."""
         return self.probe.used
 
     async def run(self, plan: ProbePlan[Any]) -> Outcome[Any]:
@@ -56,7 +55,6 @@ class AttendedProbe:
         return replace(outcome, measures={**outcome.measures, **_network_measures(before, self.look())})
 
     async def close(self) -> None:
-        """Close the probe."""
         await self.probe.close()
 
     async def _run_beside(self, watches: Iterable[_Watch], plan: ProbePlan[Any]) -> Outcome[Any]:

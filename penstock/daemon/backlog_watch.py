@@ -89,7 +89,6 @@ class Backlog:
         return self.warning.explanation
 
     def document(self) -> dict[str, Any]:
-        """As JSON values and dates; units in the names."""
         warning = self.warning
         return {
             "name": self.name,

@@ -92,7 +92,6 @@ class Board:
         return (posting.fit, posting.posted_at) if posting else (None, now)
 
     def fits(self) -> list[Fit]:
-        """The last fit of every place."""
         return [posting.fit for posting in self._postings.values()]
 
     async def post(
@@ -184,7 +183,6 @@ class Board:
         return answer
 
     def snapshot(self, now: datetime) -> Snapshot:
-        """All standing advice."""
         return Snapshot(
             generation=self.generation,
             generated_at=now,

@@ -51,7 +51,6 @@ class Verdict:
 
     @property
     def is_allowed(self) -> bool:
-        """Whether nothing speaks against it."""
         return not self.sentence
 
 

@@ -114,7 +114,6 @@ class Watch:
 
     @property
     def cost_max(self) -> Cost:
-        """The most that one probe may cost."""
         return self.section.cost_max(self.tariff)
 
 
@@ -164,7 +163,6 @@ class Conductor:
 
     @property
     def contexts(self) -> list[Context]:
-        """What is watched."""
         return list(self._watches)
 
     # --- What others may ask for

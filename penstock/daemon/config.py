@@ -61,17 +61,14 @@ class DaemonSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     @property
     def socket_path(self) -> Path:
-        """The local socket."""
         return Path(self.runtime_directory) / "penstock.sock"
 
     @property
     def snapshot_path(self) -> Path:
-        """The file that holds all current advice."""
         return Path(self.runtime_directory) / "recommendations.json"
 
     @property
     def database_path(self) -> Path:
-        """What was measured and advised."""
         return Path(self.state_directory) / "penstock.db"
 
     @property
@@ -167,7 +164,6 @@ class WatchedQueueSection(Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return self.request_count_per_day * price.usd_per_write_request
 
     def region_or(self, home_region: str) -> str:
-        """Where the queue is."""
         return home_region if self.region == AUTO else self.region
 
 
@@ -200,7 +196,6 @@ class FleetSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     shared_limits: tuple[SharedLimitText, ...] = ()
 
     def region_or(self, home_region: str) -> str:
-        """Where the bucket is."""
         return home_region if self.region == AUTO else self.region
 
 
@@ -243,12 +238,10 @@ class Configuration(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     advice: AdviceSection = AdviceSection()
 
     def section_of(self, row: Operation[SectionT, Any]) -> SectionT:
-        """What is said of this operation."""
         section: SectionT = getattr(self.probes, row.name)
         return section
 
     def sections(self) -> Iterator[tuple[Operation[Any, Any], Section]]:
-        """All operations, each with its section."""
         return ((row, self.section_of(row)) for row in OPERATIONS.values())
 
     def enabled(self) -> Iterator[tuple[Operation[Any, Any], Section]]:

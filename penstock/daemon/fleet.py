@@ -125,7 +125,6 @@ class Fleet:
 
     @property
     def cost_max(self) -> Cost:
-        """The most that a visit may cost."""
         reads = ATTEMPT_COUNT_MAX * len(self.places) + SEAT_ATTEMPT_COUNT_MAX * len(self._probed)
         reads += _TRIAL_REQUEST_COUNT_MAX
         writes = reads if self._is_writing or self._is_to_be_tried else 0
@@ -140,7 +139,6 @@ class Fleet:
         return self._is_writing is None
 
     def told(self, place: Place, own: Sequence[Observation[Any]]) -> list[Observation[Any]]:
-        """What others measured of a place."""
         known = self._known.get(place)
         return prior.of_others(known.prior.evidence, self.host, own) if known else []
 
@@ -203,7 +201,6 @@ class Fleet:
             self._be_due()
 
     def document(self) -> dict[str, Any]:
-        """How it stands, as JSON values and dates."""
         return {
             "bucket": self.section.bucket,
             "key_prefix": self.section.key_prefix,

@@ -61,7 +61,6 @@ class Forecast:
         return f"no probe of {self.operation} is paid for, so that nothing is measured: raise {self.bound_by}"
 
     def document(self) -> dict[str, Any]:
-        """As JSON values."""
         return {
             "network_path": self.way.path.value,
             "network_path_reason": self.way.reason,

@@ -66,7 +66,6 @@ class Hearing:
 
     @property
     def is_listening(self) -> bool:
-        """Whether anybody can be heard."""
         return self._socket is not None
 
     @property

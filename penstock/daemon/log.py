@@ -83,7 +83,6 @@ class LogfmtFormatter(logging.Formatter):
         self._is_for_journal = is_for_journal
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
         fields = _hidden_inside(_fields(record))
         if self._is_for_journal:
             del fields["time"]
@@ -95,7 +94,6 @@ class JsonFormatter(logging.Formatter):
     """One JSON object a line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
         fields = _hidden_inside(_fields(record))
         return json.dumps(fields, ensure_ascii=False, default=lambda value: without_secrets(str(value)))
 

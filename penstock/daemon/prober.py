@@ -78,11 +78,9 @@ class Prober:
             await self._end()
 
     async def object_store(self, region: str) -> ObjectStore:
-        """S3 in this region, request by request."""
         return cast("ObjectStore", Remote(partial(self.ask, "request", Service.S3, region)))
 
     async def message_queues(self, region: str) -> MessageQueues:
-        """SQS in this region, request by request."""
         return cast("MessageQueues", Remote(partial(self.ask, "request", Service.SQS, region)))
 
     def probe(self, row: Operation[Any, Any], _section: Section, equipment: Equipment) -> Probe[Any]:
@@ -196,11 +194,9 @@ class _ProbeThere:
 
     @property
     def used(self) -> Cost:
-        """See the protocol."""
         return self._prober.used(self._key)
 
     async def run(self, plan: ProbePlan[Any]) -> Outcome[Any]:
-        """Have it run there."""
         started_at = self._clock.now()
         self._prober.forget_used(self._key)
         try:
@@ -213,7 +209,6 @@ class _ProbeThere:
             return inconclusive(plan, started_at, _SILENT)
 
     async def close(self) -> None:
-        """Have it closed there."""
         if self._prober.is_holding:
             with contextlib.suppress(Unreachable):
                 await self._prober.ask("close", self._key)

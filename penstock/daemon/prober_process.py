@@ -45,13 +45,11 @@ class Bench:
             self.dialogue.tell("used", key, probe.used)
 
     async def close(self, key: Key) -> None:
-        """Remove what the probe keeps outside."""
         await (await self._probe(key).made()).close()
 
     async def request(
         self, service: Service, region: str, name: str, arguments: tuple[Any, ...], named: Mapping[str, Any]
     ) -> Any:  # Any: of and from a seam
-        """One request to a service."""
         return await getattr(await self._client(service, region), name)(*arguments, **named)
 
     async def put_away(self) -> Mapping[Key, bytes]:

@@ -122,12 +122,10 @@ class SharedLimits:
 
     @property
     def is_heartbeat_due(self) -> bool:
-        """Whether the bucket is to be visited."""
         return self._heartbeat_seconds <= self.clock.monotonic_seconds()
 
     @property
     def cost_max(self) -> Cost:
-        """The most that a visit may cost."""
         return self._cost(
             reads=self._read_count_max, writes=1 + _PAGE_COUNT_MAX, body_count=self._read_count_max + 1
         )
@@ -193,7 +191,6 @@ class SharedLimits:
                 self._take_parts()
 
     def document(self) -> list[dict[str, Any]]:
-        """How it stands, as JSON values."""
         return [
             {
                 "limit": held.limit.name,

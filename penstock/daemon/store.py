@@ -227,7 +227,6 @@ class Store:
         return _newest([*stored, *self._waiting_of(Origin.APPLICATION, place, since)], count_max)
 
     def reported_places(self) -> list[Place]:
-        """Every place that an application reported about."""
         return self._understood(
             "reports", f"SELECT DISTINCT {PLACE_COLUMNS} FROM reports ORDER BY {PLACE_COLUMNS}", (), place_of
         )
@@ -246,7 +245,6 @@ class Store:
         )
 
     def add_inconclusive(self, inconclusive: Inconclusive[Any]) -> None:
-        """Remember a probe that could not measure."""
         columns = self._columns_of(inconclusive, Inconclusive)
         self.add_rows([row_of("inconclusives", columns, inconclusive)])
 
@@ -261,7 +259,6 @@ class Store:
     # What was learned and advised
 
     def add_fit(self, fit: Fit, *, fitted_at: datetime) -> None:
-        """Remember what a model learned."""
         columns = {"fitted_at": date_text(fitted_at), "document": self._documents.write(fit, Fit)}
         self.add_rows([row_of("fits", at_place(fit.place) | columns, fit)])
 
@@ -274,7 +271,6 @@ class Store:
         return list(newest.values())
 
     def add_recommendation(self, recommendation: Recommendation[Any]) -> None:
-        """Remember what was advised."""
         columns = on_context(recommendation.context) | {
             "demand": plain_document(recommendation.demand),
             "issued_at": date_text(recommendation.issued_at),
@@ -307,7 +303,6 @@ class Store:
         return next(iter(self._stored(Fit, sql, (*place_values(place), date_text(at)))), None)
 
     def advice_before(self, context: Context, demand: Demand, at: datetime) -> Recommendation[Any] | None:
-        """What stood before this moment."""
         sql = f"""SELECT operation, document FROM recommendations WHERE {_IS_PLACE} AND payload_size_bytes = ?
                   AND demand = ? AND issued_at < ? ORDER BY recommendation_id DESC LIMIT 1"""
         parameters = (
@@ -337,7 +332,6 @@ class Store:
         return sorted(known.values(), key=lambda c: c.noticed_at, reverse=True)[:count_max]
 
     def add_backlog(self, spell: BacklogSpell) -> None:
-        """Remember what a watched queue held."""
         columns = {
             name: date_text(value) if isinstance(value, datetime) else value
             for name, value in dataclasses.asdict(spell).items()
@@ -381,14 +375,12 @@ class Store:
     # What comes before an act: on the disk on return, or DiskTrouble
 
     def record_leftover(self, leftover: Leftover, *, now: datetime) -> None:
-        """Write down what is about to be created outside."""
         row = row_of(
             "leftovers", {"document": plain_document(leftover), "recorded_at": date_text(now)}, leftover
         )
         self._commit(row.sql, row.parameters)
 
     def strike_leftover(self, leftover: Leftover) -> None:
-        """Strike out what is gone."""
         self._commit("DELETE FROM leftovers WHERE document = ?", (plain_document(leftover),))
 
     def date_leftover(self, leftover: Leftover, *, now: datetime) -> None:
@@ -450,7 +442,6 @@ class Store:
         self._commit(sql, (*place_values(context.place), context.payload_size_bytes, date_text(at)))
 
     def attempts(self) -> list[Attempts]:
-        """How often each context was probed."""
         sql = f"SELECT * FROM attempts ORDER BY {PLACE_COLUMNS}, payload_size_bytes"
         return self._understood(
             "attempts",

@@ -54,7 +54,6 @@ class LeftBehind:
         return max(0.0, (now - self.since).total_seconds())
 
     def document(self, now: datetime) -> dict[str, Any]:
-        """As JSON values."""
         return {
             **_named(self.leftover),
             "age_seconds": self.age_seconds(now),

@@ -71,7 +71,6 @@ class Tariffs:
 
     @property
     def home_region(self) -> str:
-        """That of this host."""
         return self._identity.region
 
     def clean_up_usd(self, row: Operation[Any, Any], *, request_count: int, priced_count: int) -> float:

@@ -48,7 +48,6 @@ class Trouble:
         return f"{self.operation} {sizes} in {self.region}"
 
     def document(self) -> dict[str, Any]:
-        """As JSON values and dates."""
         return {"name": self.name, "subject": self.subject, **asdict(self)}
 
 

@@ -230,7 +230,6 @@ class Grid:
     rows: Sequence[Sequence[str | float | None]]
 
     def cells(self) -> list[list[str]]:
-        """As text."""
         return [[_cell(value) for value in row] for row in self.rows]
 
 

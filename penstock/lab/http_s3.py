@@ -325,7 +325,6 @@ class _Intake:
     _is_last: bool = False
 
     def feed(self, raw: bytes) -> None:
-        """Take in what was read from the socket."""
         if not self.is_chunked:
             self._take(raw)
             return

@@ -189,7 +189,6 @@ class Link:
             stream.close()
 
     def push(self, stream: Stream, size_bytes: float) -> asyncio.Future[None]:
-        """See `Stream.push`."""
         self._advance()
         assert self._loop is not None
         arrived: asyncio.Future[None] = self._loop.create_future()
@@ -207,7 +206,6 @@ class Link:
         return arrived
 
     def leave(self, stream: Stream) -> None:
-        """See `Stream.close`."""
         if not stream.is_moving:
             return
         self._advance()
@@ -365,7 +363,6 @@ class _Spells:
         self.until = math.inf
 
     def begin(self, at: float) -> None:
-        """The first spell."""
         if self._drift is not None:
             self.until = at
             self.pass_to(at)
@@ -388,7 +385,6 @@ class _Weather:
         self.until = math.inf
 
     def begin(self, at: float) -> None:
-        """Start calm."""
         if self._episodes is not None:
             self.until = at + self._chance.expovariate(1 / self._episodes.gap_seconds_mean)
 

@@ -122,11 +122,9 @@ class Shelf:
         return Body(size_bytes=size_bytes, etag=etag, head=head, checksums=tuple(checksums))
 
     def age_seconds(self, stored: StoredObject) -> float:
-        """Since it was written."""
         return (self._clock.now() - stored.modified_at).total_seconds()
 
     def create_bucket(self, name: str) -> None:
-        """CreateBucket."""
         if name in self._buckets:
             raise S3Error("BucketAlreadyOwnedByYou", f"the bucket {name} exists and is yours")
         self._buckets[name] = _Bucket(self._clock.now())
@@ -142,11 +140,9 @@ class Shelf:
         return [(name, bucket.created_at) for name, bucket in sorted(self._buckets.items())]
 
     def check_bucket(self, name: str) -> None:
-        """HeadBucket."""
         self._bucket(name)
 
     def put(self, bucket: str, key: str, body: Body) -> StoredObject:
-        """PutObject."""
         holder = self._bucket(bucket)
         self._forget_object(holder.objects.get(key))
         stored = StoredObject(key=key, body=body, modified_at=self._clock.now())
@@ -154,14 +150,12 @@ class Shelf:
         return stored
 
     def get(self, bucket: str, key: str) -> StoredObject:
-        """GetObject and HeadObject."""
         stored = self._bucket(bucket).objects.get(key)
         if stored is None:
             raise S3Error("NoSuchKey", f"there is no object {key}")
         return stored
 
     def holds(self, bucket: str, key: str) -> bool:
-        """Whether there is an object of this key."""
         return key in self._bucket(bucket).objects
 
     def delete(self, bucket: str, key: str) -> None:
@@ -169,7 +163,6 @@ class Shelf:
         self._forget_object(self._bucket(bucket).objects.pop(key, None))
 
     def delete_all(self, bucket: str, keys: Sequence[str]) -> None:
-        """DeleteObjects."""
         if not 1 <= len(keys) <= DELETED_COUNT_MAX:
             raise S3Error("MalformedXML", f"from 1 to {DELETED_COUNT_MAX} keys are deleted at once")
         for key in keys:
@@ -214,7 +207,6 @@ class Shelf:
         return self.put(bucket, key, joined)
 
     def abort_upload(self, bucket: str, key: str, upload_id: str) -> None:
-        """AbortMultipartUpload."""
         for body in self._upload(bucket, key, upload_id).parts.values():
             self._forget(body)
         del self._bucket(bucket).uploads[upload_id]
@@ -323,7 +315,6 @@ class S3Service:
     async def put_object(
         self, bucket: str, key: str, size_bytes: int, content: bytes | None = None
     ) -> StoredObject:
-        """PutObject, whole."""
         await self._upload(bucket, size_bytes)
         return self.shelf.put(bucket, key, self.shelf.body(size_bytes, content))
 
@@ -342,7 +333,6 @@ class S3Service:
         return self.shelf.get(bucket, key)
 
     async def get_object(self, bucket: str, key: str) -> bytes:
-        """GetObject, whole."""
         stored = await self.read(bucket, key)
         return stored.body.read(0, stored.body.size_bytes)
 

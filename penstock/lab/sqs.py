@@ -325,7 +325,6 @@ class Queue:
         return len(self._messages) - self.visible_count - self.in_flight_count
 
     def number(self, name: str) -> float:
-        """Return a numeric attribute."""
         return float(self.attributes[name])
 
     @property
@@ -420,7 +419,6 @@ class Queue:
         self._wake_receivers()
 
     def purge(self) -> None:
-        """Forget every message."""
         for message in self._messages.values():
             message.is_deleted = True
         self._messages.clear()
@@ -549,7 +547,6 @@ class Counts:
     by_action: Counter[tuple[str, str]] = field(default_factory=Counter)  # (queue, action)
 
     def add(self, queue_name: str, action: str, size_bytes: int = 0) -> None:
-        """One more request."""
         self.request_count += 1
         self.billed_request_count += max(1, math.ceil(size_bytes / BILLED_CHUNK_BYTES))
         self.by_action[queue_name, action] += 1
@@ -597,13 +594,11 @@ class SqsService:
             raise SqsError("QueueNameExists", f"the queue {name} exists with other attributes")
 
     async def delete_queue(self, name: str) -> None:
-        """DeleteQueue."""
         await self.small_request(name, "delete_queue")
         self.queue(name)
         del self._queues[name]
 
     async def attributes(self, name: str) -> dict[str, str]:
-        """GetQueueAttributes, all of them."""
         await self.small_request(name, "get_queue_attributes")
         queue = self.queue(name)
         queue.release()
@@ -678,13 +673,11 @@ class SqsService:
         return results
 
     async def change_visibility(self, name: str, receipt_handle: str, seconds: float) -> None:
-        """ChangeMessageVisibility."""
         queue = self.queue(name)
         await self.small_request(name, "change_message_visibility")
         queue.change_visibility(receipt_handle, seconds)
 
     async def purge(self, name: str) -> None:
-        """PurgeQueue, at once."""
         await self.small_request(name, "purge_queue")
         self.queue(name).purge()
 

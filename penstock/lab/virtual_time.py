@@ -106,7 +106,6 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def call_at(  # type: ignore[override]  # as typed before there were TypeVarTuples
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """As asyncio's own."""
         timer = _Timer(when, callback, args, self, context)
         heapq.heappush(self._scheduled, timer)  # type: ignore[attr-defined]  # of BaseEventLoop
         return timer
@@ -114,7 +113,6 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def call_later(  # type: ignore[override]  # as typed before there were TypeVarTuples
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """As asyncio's own."""
         timer = _Timer(self._virtual_seconds + delay, callback, args, self, context)
         heapq.heappush(self._scheduled, timer)  # type: ignore[attr-defined]  # of BaseEventLoop
         return timer
@@ -176,11 +174,9 @@ class VirtualClock:
         self._start_at = start_at
 
     def monotonic_seconds(self) -> float:
-        """Return the loop's seconds."""
         return self._loop.time()
 
     def now(self) -> datetime:
-        """Return the start date plus the loop's seconds."""
         return self._start_at + timedelta(seconds=self._loop.time())
 
     def step(self, seconds: float) -> None:

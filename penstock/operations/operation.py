@@ -132,7 +132,6 @@ class Operation(Generic[SectionT, SettingT]):
 
     @property
     def setting_type(self) -> type[SettingT]:
-        """The dataclass of its knobs."""
         return self.model.setting_type
 
     @property

@@ -121,21 +121,18 @@ class AwsObjectStore:
         self._kept: dict[str, str] = {}  # by bucket: why versions of what was deleted there stay
 
     async def put_object(self, bucket: str, key: str, body: bytes) -> str:
-        """PutObject; its ETag."""
         self._refuse_what_would_stay(bucket)
         with translated(f"putting {key} into {bucket}"):
             answer = await self._client.put_object(Bucket=bucket, Key=key, Body=body)
             return str(answer["ETag"])
 
     async def create_multipart_upload(self, bucket: str, key: str) -> str:
-        """The upload id."""
         self._refuse_what_would_stay(bucket)
         with translated(f"starting an upload into {bucket}"):
             answer = await self._client.create_multipart_upload(Bucket=bucket, Key=key)
             return str(answer["UploadId"])
 
     async def upload_part(self, bucket: str, key: str, upload_id: str, part_number: int, body: bytes) -> str:
-        """The part's ETag."""
         with translated(f"uploading part {part_number} into {bucket}"):
             answer = await self._client.upload_part(
                 Bucket=bucket, Key=key, UploadId=upload_id, PartNumber=part_number, Body=body
@@ -145,7 +142,6 @@ class AwsObjectStore:
     async def complete_multipart_upload(
         self, bucket: str, key: str, upload_id: str, etags: Sequence[str]
     ) -> None:
-        """CompleteMultipartUpload; `etags` in the order of part numbers, from 1."""
         parts = [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(etags, start=1)]
         with translated(f"completing an upload into {bucket}"):
             answer = await self._client.complete_multipart_upload(
@@ -190,7 +186,6 @@ class AwsObjectStore:
     async def get_unless(
         self, bucket: str, key: str, etag: str | None, *, size_bytes_max: int
     ) -> Tagged | None:
-        """GetObject with If-None-Match."""
         condition = {} if etag is None else {"IfNoneMatch": etag}
         try:
             with translated(f"reading {key} from {bucket}"):
@@ -202,7 +197,6 @@ class AwsObjectStore:
             return None
 
     async def put_if(self, bucket: str, key: str, body: bytes, etag: str | None) -> str:
-        """PutObject with If-Match, or with If-None-Match for what is not there."""
         condition = {"IfNoneMatch": "*"} if etag is None else {"IfMatch": etag}
         with translated(f"putting {key} into {bucket}"):
             answer = await self._client.put_object(Bucket=bucket, Key=key, Body=body, **condition)
@@ -222,7 +216,6 @@ class AwsObjectStore:
             await self._client.abort_multipart_upload(Bucket=bucket, Key=key, UploadId=upload_id)
 
     async def list_multipart_uploads(self, bucket: str, prefix: str) -> list[tuple[str, str]]:
-        """(key, upload id) of the unfinished uploads below the prefix."""
         pages = self._client.get_paginator("list_multipart_uploads").paginate(Bucket=bucket, Prefix=prefix)
         with translated(f"listing the unfinished uploads of {bucket}"):
             return [
@@ -230,13 +223,11 @@ class AwsObjectStore:
             ]
 
     async def list_objects(self, bucket: str, prefix: str) -> list[str]:
-        """Keys below the prefix."""
         pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
         with translated(f"listing the objects of {bucket}"):
             return [entry["Key"] async for page in _listed(pages) for entry in page.get("Contents", [])]
 
     async def delete_object(self, bucket: str, key: str) -> VersionRequests:
-        """DeleteObject; succeeds also when the key is not there."""
         with translated(f"deleting {key} from {bucket}"):
             answer = await self._client.delete_object(Bucket=bucket, Key=key)
         return await self._delete_versions(bucket, [key] if answer.get("DeleteMarker") else [])
@@ -317,19 +308,16 @@ class AwsMessageQueues:
         self._client = client
 
     async def create_queue(self, name: str, attributes: Mapping[str, str]) -> str:
-        """The queue's URL."""
         with translated(f"creating the queue {name}"):
             answer = await self._client.create_queue(QueueName=name, Attributes=dict(attributes))
             return str(answer["QueueUrl"])
 
     async def find_queue(self, name: str) -> str:
-        """The queue's URL; raises Missing."""
         with translated(f"looking for the queue {name}"):
             answer = await self._client.get_queue_url(QueueName=name)
             return str(answer["QueueUrl"])
 
     async def list_queues(self, prefix: str) -> list[str]:
-        """Names of the queues that begin with the prefix."""
         pages = self._client.get_paginator("list_queues").paginate(QueueNamePrefix=prefix, MaxResults=1000)
         with translated("listing the queues"):
             return [url.rsplit("/", 1)[-1] async for page in pages for url in page.get("QueueUrls", [])]
@@ -340,13 +328,11 @@ class AwsMessageQueues:
             await self._client.delete_queue(QueueUrl=url)
 
     async def queue_attributes(self, url: str) -> dict[str, str]:
-        """All attributes, as SQS spells them."""
         with translated("reading the queue's attributes"):
             answer = await self._client.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])
             return {str(name): str(value) for name, value in answer.get("Attributes", {}).items()}
 
     async def send(self, url: str, bodies: Sequence[str], *, group_ids: Sequence[str] = ()) -> int:
-        """How many messages the service accepted."""
         messages = [{"MessageBody": body} for body in bodies]
         if group_ids:
             messages = [
@@ -378,7 +364,6 @@ class AwsMessageQueues:
             ]
 
     async def delete(self, url: str, receipt_handles: Sequence[str]) -> int:
-        """How many deletions the service accepted."""
         with translated("deleting messages"):
             if len(receipt_handles) == 1:
                 await self._client.delete_message(QueueUrl=url, ReceiptHandle=receipt_handles[0])

@@ -21,7 +21,6 @@ class ProbeOnDemand:
 
     @property
     def used(self) -> Cost:
-        """Of the probe that was made; nothing before."""
         return self.probe.used if self.probe is not None else Cost()
 
     async def made(self) -> Probe[Any]:
@@ -31,7 +30,6 @@ class ProbeOnDemand:
         return self.probe
 
     async def run(self, plan: ProbePlan[Any]) -> Outcome[Any]:
-        """Make the probe if need be, and run it."""
         try:
             probe = await self.made()
         except RequestError as trouble:
@@ -39,6 +37,5 @@ class ProbeOnDemand:
         return await probe.run(plan)
 
     async def close(self) -> None:
-        """Close what was made."""
         if self.probe is not None:
             await self.probe.close()

@@ -88,15 +88,11 @@ class Journal(Protocol):
 class NoJournal:
     """For what is removed at its end, or found by its name: nothing is written down."""
 
-    async def record(self, leftover: Leftover) -> None:
-        """See the seam."""
+    async def record(self, leftover: Leftover) -> None: ...
 
-    async def strike(self, leftover: Leftover) -> None:
-        """See the seam."""
+    async def strike(self, leftover: Leftover) -> None: ...
 
-    async def abandon(self, leftover: Leftover) -> None:
-        """See the seam."""
+    async def abandon(self, leftover: Leftover) -> None: ...
 
     async def open_entries(self) -> list[Leftover]:
-        """See the seam."""
         return []

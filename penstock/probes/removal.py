@@ -50,7 +50,6 @@ class Removal:
         return sum(counts)
 
     async def keys_below(self, prefix: str) -> list[str]:
-        """Of objects and of unfinished uploads."""
         uploads = await self._list(lambda: self._store.list_multipart_uploads(self._bucket, prefix))
         objects = await self._list(lambda: self._store.list_objects(self._bucket, prefix))
         return [*objects, *(key for key, _ in uploads)]
@@ -65,12 +64,10 @@ class Removal:
         return 0
 
     async def abort(self, key: str, upload_id: str) -> None:
-        """One unfinished upload."""
         with contextlib.suppress(Missing):
             await self._ask(lambda: self._store.abort_multipart_upload(self._bucket, key, upload_id))
 
     async def delete(self, keys: Iterable[str]) -> None:
-        """Objects."""
         named = sorted(keys)
         starts = range(0, len(named), DELETED_COUNT_MAX)
         batches = (named[start : start + DELETED_COUNT_MAX] for start in starts)

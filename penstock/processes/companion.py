@@ -54,7 +54,6 @@ class Companion(Dialogue):
 
     @property
     def is_gone(self) -> bool:
-        """Whether it does not listen any more."""
         return self.listening.done()
 
     async def end(self) -> None:

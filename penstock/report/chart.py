@@ -42,7 +42,6 @@ class Axis:
     name: str = ""  # of the quantity, which tells its unit
 
     def holds(self, value: float) -> bool:
-        """Whether a value lies on the axis."""
         return self.low <= value <= self.high
 
     def share(self, value: float) -> float:

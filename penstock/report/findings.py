@@ -54,7 +54,6 @@ class Advice:
 
     @property
     def payload_size_bytes(self) -> int:
-        """Of what it is for."""
         return self.recommendation.context.payload_size_bytes
 
 

@@ -59,7 +59,6 @@ class Tally:
 
     @property
     def measured_count(self) -> int:
-        """How many measurements these are."""
         return sum(beat.measured_count for beat in self.beats.values())
 
     def __add__(self, other: Tally) -> Tally:

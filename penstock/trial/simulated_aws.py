@@ -49,33 +49,28 @@ class SimulatedObjectStore:
         self._shelf = service.shelf
 
     async def put_object(self, bucket: str, key: str, body: bytes) -> str:
-        """See the seam."""
         with _AS_REQUEST_ERRORS:
             stored = await self._service.put_object(bucket, key, len(body), body)
         return stored.body.etag
 
     async def create_multipart_upload(self, bucket: str, key: str) -> str:
-        """See the seam."""
         with _AS_REQUEST_ERRORS:
             await self._service.small_request(bucket)
             return self._shelf.create_upload(bucket, key)
 
     async def upload_part(self, bucket: str, key: str, upload_id: str, part_number: int, body: bytes) -> str:
-        """See the seam."""
         with _AS_REQUEST_ERRORS:
             return await self._service.upload_part(bucket, key, upload_id, part_number, len(body), head=body)
 
     async def complete_multipart_upload(
         self, bucket: str, key: str, upload_id: str, etags: Sequence[str]
     ) -> None:
-        """See the seam."""
         with _AS_REQUEST_ERRORS:
             await self._service.complete_upload(bucket, key, upload_id, list(enumerate(etags, start=1)))
 
     async def read_range(
         self, bucket: str, key: str, start: int, stop: int, *, object_size_bytes: int
     ) -> Reading:
-        """See the seam."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         with _AS_REQUEST_ERRORS:
@@ -88,14 +83,12 @@ class SimulatedObjectStore:
         return Reading(first_byte_seconds=first_byte_seconds)
 
     async def head_object(self, bucket: str, key: str) -> StoredObject:
-        """See the seam."""
         with _AS_REQUEST_ERRORS:
             stored = await self._service.find(bucket, key)
             await self._service.first_byte(stored, 0, 0)
         return StoredObject(stored.body.size_bytes)
 
     async def begins_with(self, bucket: str, key: str, size_bytes: int) -> bytes:
-        """See the seam."""
         with _AS_REQUEST_ERRORS:
             stored = await self._service.read(bucket, key, 0, size_bytes)
         return stored.body.read(0, min(size_bytes, stored.body.size_bytes))
@@ -103,7 +96,6 @@ class SimulatedObjectStore:
     async def get_unless(
         self, bucket: str, key: str, etag: str | None, *, size_bytes_max: int
     ) -> Tagged | None:
-        """See the seam."""
         with _AS_REQUEST_ERRORS:
             stored = await self._service.find(bucket, key)
             await self._service.first_byte(stored, 0, 0)
@@ -124,7 +116,6 @@ class SimulatedObjectStore:
             return self._shelf.put(bucket, key, self._shelf.body(len(body), body)).body.etag
 
     async def list_shared(self, bucket: str, prefix: str) -> list[Listed]:
-        """See the seam."""
         with _AS_REQUEST_ERRORS:
             await self._service.small_request(bucket)
             return [
@@ -133,32 +124,27 @@ class SimulatedObjectStore:
             ]
 
     async def abort_multipart_upload(self, bucket: str, key: str, upload_id: str) -> None:
-        """See the seam."""
         with _AS_REQUEST_ERRORS:
             await self._service.small_request(bucket)
             self._shelf.abort_upload(bucket, key, upload_id)
 
     async def list_multipart_uploads(self, bucket: str, prefix: str) -> list[tuple[str, str]]:
-        """See the seam."""
         with _AS_REQUEST_ERRORS:
             await self._service.small_request(bucket)
             return [(key, upload_id) for key, upload_id, _ in self._shelf.uploads(bucket, prefix)]
 
     async def list_objects(self, bucket: str, prefix: str) -> list[str]:
-        """See the seam."""
         with _AS_REQUEST_ERRORS:
             await self._service.small_request(bucket)
             return [stored.key for stored in self._shelf.objects(bucket, prefix)]
 
     async def delete_object(self, bucket: str, key: str) -> VersionRequests:
-        """See the seam."""
         with _AS_REQUEST_ERRORS:
             await self._service.small_request(bucket)
             self._shelf.delete(bucket, key)
         return VersionRequests()
 
     async def delete_objects(self, bucket: str, keys: Sequence[str]) -> VersionRequests:
-        """See the seam."""
         with _AS_REQUEST_ERRORS:
             await self._service.small_request(bucket)
             self._shelf.delete_all(bucket, keys)
@@ -172,35 +158,29 @@ class SimulatedMessageQueues:
         self._service = service
 
     async def create_queue(self, name: str, attributes: Mapping[str, str]) -> str:
-        """See the seam."""
         with _AS_REQUEST_ERRORS:
             await self._service.create_queue(name, attributes)
             return _URL + name
 
     async def find_queue(self, name: str) -> str:
-        """See the seam."""
         with _AS_REQUEST_ERRORS:
             await self._service.small_request(name, "get_queue_url")
             self._service.queue(name)
             return _URL + name
 
     async def list_queues(self, prefix: str) -> list[str]:
-        """See the seam."""
         await self._service.small_request("", "list_queues")
         return self._service.queue_names(prefix)
 
     async def delete_queue(self, url: str) -> None:
-        """See the seam."""
         with _AS_REQUEST_ERRORS:
             await self._service.delete_queue(_name(url))
 
     async def queue_attributes(self, url: str) -> dict[str, str]:
-        """See the seam."""
         with _AS_REQUEST_ERRORS:
             return await self._service.attributes(_name(url))
 
     async def send(self, url: str, bodies: Sequence[str], *, group_ids: Sequence[str] = ()) -> int:
-        """See the seam."""
         sendings = [Sending(body=body) for body in bodies]
         if group_ids:
             pairs = zip(bodies, group_ids, strict=True)
@@ -209,7 +189,6 @@ class SimulatedMessageQueues:
             return len(await self._service.send(_name(url), sendings))
 
     async def receive(self, url: str, *, message_count_max: int, wait_seconds: int) -> list[ReceivedMessage]:
-        """See the seam."""
         with _AS_REQUEST_ERRORS:
             copies = await self._service.receive(
                 _name(url), message_count_max=message_count_max, wait_seconds=wait_seconds
@@ -220,7 +199,6 @@ class SimulatedMessageQueues:
         ]
 
     async def delete(self, url: str, receipt_handles: Sequence[str]) -> int:
-        """See the seam."""
         with _AS_REQUEST_ERRORS:
             results = await self._service.delete(_name(url), receipt_handles)
         return sum(result is None for result in results)

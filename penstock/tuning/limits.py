@@ -28,7 +28,6 @@ class Limit:
     failed_probe_count: int
 
     def document(self) -> dict[str, int]:
-        """As JSON values."""
         return {
             f"{self.name}_max": self.worked_max,
             f"failed_{self.name}_min": self.failed_min,

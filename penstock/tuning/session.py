@@ -84,7 +84,6 @@ class Task:
 
     @property
     def context(self) -> Context:
-        """Where and what for."""
         place = Place(operation=self.row.name, region=self.region, instance_type=self.instance_type)
         return Context(place=place, payload_size_bytes=self.object_size_bytes)
 
@@ -101,7 +100,6 @@ class Tuning:
     limit: Limit | None = None
 
     def document(self) -> dict[str, Any]:
-        """As JSON values."""
         advice = self.recommendation
         throughput = advice.prediction["throughput_bytes_per_second"]
         interval = {"low": throughput.low, "high": throughput.high}

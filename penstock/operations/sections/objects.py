@@ -43,11 +43,9 @@ class ObjectSection(Section, frozen=True, kw_only=True):
 
     @property
     def payload_size_bytes(self) -> tuple[int, ...]:
-        """See `Section`."""
         return self.object_size_bytes
 
     def cost_max(self, tariff: Tariff) -> Cost:
-        """See `Section`."""
         del tariff
         return Cost(transferred_bytes=self.transferred_bytes_max, duration_seconds=self.duration_seconds_max)
 
@@ -97,5 +95,4 @@ class ObjectSection(Section, frozen=True, kw_only=True):
         )
 
     def orphan_place(self, region: str) -> OrphanPlace | None:
-        """See `Section`."""
         return OrphanPlace(bucket=self.bucket_in(region), key_prefix=self.key_prefix)

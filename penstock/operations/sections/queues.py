@@ -36,7 +36,6 @@ class QueueSection(Section, frozen=True, kw_only=True):
 
     @property
     def payload_size_bytes(self) -> tuple[int, ...]:
-        """See `Section`."""
         return self.message_size_bytes
 
     def cost_max(self, tariff: Tariff) -> Cost:
@@ -57,9 +56,7 @@ class QueueSection(Section, frozen=True, kw_only=True):
 
     @property
     def connection_count_max(self) -> int:
-        """See `Section`."""
         return _ROLE_COUNT * self.thread_count_max
 
     def region_of(self, leftover: Leftover, home_region: str) -> str:  # noqa: ARG002 - of the protocol
-        """A queue's entry says where it is."""
         return leftover.container

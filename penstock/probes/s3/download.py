@@ -94,7 +94,6 @@ class S3DownloadProbe:
             return await self._run(plan, allotment, source, on_duty)
 
     async def close(self) -> None:
-        """Remove what was put."""
         await self._objects.remove()
 
     async def _source(self, plan: ProbePlan[S3DownloadSetting]) -> ReadObject | str:
@@ -216,7 +215,6 @@ class _Download:
 
     @property
     def used(self) -> Cost:
-        """Bytes and requests so far."""
         return Cost(
             transferred_bytes=self.crew.attempted_bytes,
             request_count=self.crew.attempt_count,
@@ -260,7 +258,6 @@ class _Download:
     def outcome(
         self, started_at: datetime, effort: Effort, worker_count: int, *, used: Cost
     ) -> Outcome[S3DownloadSetting]:
-        """What the run amounts to."""
         return self.crew.outcome(
             self.plan,
             started_at,

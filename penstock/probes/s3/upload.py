@@ -254,7 +254,6 @@ class _Upload:
 
     @property
     def used(self) -> Cost:
-        """Bytes and requests so far."""
         removal = self.written.removal
         writing = self.crew.attempt_count + self.written.request_count
         return Cost(
@@ -268,7 +267,6 @@ class _Upload:
         )
 
     def outcome(self, started_at: datetime, effort: Effort, worker_count: int) -> Outcome[S3UploadSetting]:
-        """What the run amounts to."""
         return self.crew.outcome(
             self.plan,
             started_at,

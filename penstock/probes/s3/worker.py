@@ -44,16 +44,13 @@ class Worker:
         self._ending = asyncio.Event()
 
     async def put_object(self, key: str, size_bytes: int) -> str:
-        """See the seam."""
         return await self._store.put_object(self._bucket, key, self._of(size_bytes))
 
     async def upload_part(self, key: str, upload_id: str, part_number: int, size_bytes: int) -> str:
-        """See the seam."""
         body = self._of(size_bytes)
         return await self._store.upload_part(self._bucket, key, upload_id, part_number, body)
 
     async def read_range(self, key: str, start: int, stop: int, *, object_size_bytes: int) -> Reading:
-        """See the seam."""
         return await self._store.read_range(
             self._bucket, key, start, stop, object_size_bytes=object_size_bytes
         )

@@ -182,7 +182,6 @@ class StoreWorkers:
 
     @contextlib.asynccontextmanager
     async def measured(self) -> AsyncIterator[list[Effort]]:
-        """See the seam."""
         efforts: list[Effort] = []
         measuring = [asyncio.create_task(_measured(worker)) for worker in self._workers.processes]
         await asyncio.sleep(0)  # they are asked before anything else is
@@ -195,13 +194,11 @@ class StoreWorkers:
             efforts += [effort for answer in done for effort in answer.result()]
 
     async def put_object(self, bucket: str, key: str, body: bytes) -> str:
-        """See the seam."""
         del bucket
         etag: str = await self._workers.request("put_object", (key, len(body)), {})
         return etag
 
     async def upload_part(self, bucket: str, key: str, upload_id: str, part_number: int, body: bytes) -> str:
-        """See the seam."""
         del bucket
         arguments = key, upload_id, part_number, len(body)
         etag: str = await self._workers.request("upload_part", arguments, {})
@@ -210,7 +207,6 @@ class StoreWorkers:
     async def read_range(
         self, bucket: str, key: str, start: int, stop: int, *, object_size_bytes: int
     ) -> Reading:
-        """See the seam."""
         del bucket
         named = {"object_size_bytes": object_size_bytes}
         reading: Reading = await self._workers.request("read_range", (key, start, stop), named)

@@ -44,7 +44,6 @@ class Written:
         return self.key_prefix + MULTIPART_NAME
 
     async def create(self) -> None:
-        """Begin a multipart upload."""
         self._may_be_unfinished = True  # before the request: its answer may be lost
         self.request_count += 1
         try:
@@ -63,7 +62,6 @@ class Written:
         return [self.etags[number] for number in numbers]
 
     async def complete(self, etags: Sequence[str]) -> None:
-        """Make one object of these parts."""
         assert self.upload_id is not None
         self._keys.add(self.object_key)
         self.request_count += 1

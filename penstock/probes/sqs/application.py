@@ -71,13 +71,11 @@ class Counts:
         return self.latency_seconds_total / self.received_count if self.received_count else 0.0
 
     def document(self) -> dict[str, float]:
-        """As JSON values."""
         document = asdict(self) | {"latency_seconds_mean": self.latency_seconds_mean}
         del document["latency_seconds_total"]
         return document
 
     def add(self, more: Counts) -> None:
-        """Add up."""
         for name in Counts.__slots__:
             setattr(self, name, getattr(self, name) + getattr(more, name))
 

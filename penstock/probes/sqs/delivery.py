@@ -140,7 +140,6 @@ async def _measure(run: Run, tally: Tally, *, is_cold: bool) -> bool:
 def _outcome(
     run: Run, tally: Tally, effort: Effort, started_at: datetime, attributes: Mapping[str, str]
 ) -> Outcome[SqsDeliverySetting]:
-    """What the run amounts to."""
     latencies, deletions = summarize(tally.received.latencies), tally.deleted.requests
     if deletions:
         reason = effort.disturbance(latencies.p50_seconds)

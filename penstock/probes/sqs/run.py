@@ -71,7 +71,6 @@ class RunQueue:
         )
 
     async def delete(self, handles: Sequence[str]) -> int:
-        """How many were accepted."""
         return await self._queues.delete(self._url, handles)
 
     async def open_connections(self, count: int) -> None:
@@ -112,7 +111,6 @@ class Purse:
 
     @property
     def used(self) -> Cost:
-        """Bytes, requests and dollars so far."""
         one_way_bytes = self.moved_bytes // 2
         usd = self._tariff.usd(
             write_request_count=self._billed_count, sent_bytes=one_way_bytes, received_bytes=one_way_bytes

@@ -37,7 +37,6 @@ class DeliveryProof:
     probe_count: int
 
     def shown(self) -> Shown:
-        """For people."""
         default, advised = self.default_messages_per_second, self.advised_messages_per_second
         default_words, advised_words = (
             DELIVERY.words.setting(setting, MESSAGE_SIZE_BYTES)

@@ -41,7 +41,6 @@ class TransferProof:
     probe_count: int
 
     def shown(self) -> Shown:
-        """For people."""
         rows = (
             ("boto3, default", self.default_setting, self.default_bytes_per_second),
             ("boto3, advised", self.advised_setting, self.advised_bytes_per_second),

@@ -33,16 +33,7 @@ from penstock.models.sqs.delivery import SqsDeliverySetting
 from penstock.operations.table import OPERATIONS, setting_types
 from penstock.optimizer.recommendation import recommend
 from penstock.units import MiB
-from penstock.vocabulary import (
-    Context,
-    Demand,
-    Estimate,
-    Observation,
-    Place,
-    Reason,
-    Setting,
-    knobs,
-)
+from penstock.vocabulary import Context, Demand, Estimate, Observation, Place, Reason, Setting, knobs
 
 OBSERVATION_COUNT = 1_000_000
 SECONDS_MAX, RSS_BYTES_MAX, PAGE_BYTES_MAX = 20.0, 300e6, 2e6

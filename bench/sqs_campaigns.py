@@ -15,16 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bench.backlog_walk import oldest_undeleted_seconds
-from bench.sqs_world import (
-    CONTEXT,
-    PLACE,
-    a_setting,
-    a_world,
-    conduct_of,
-    limited,
-    observe,
-    play,
-)
+from bench.sqs_world import CONTEXT, PLACE, a_setting, a_world, conduct_of, limited, observe, play
 from penstock.experiments.calibrations import QUEUE as SEED_WORLD
 from penstock.experiments.calibrations import QUEUE_WEST as WEST
 from penstock.experiments.calibrations import timed

@@ -87,9 +87,7 @@ async def _sent(url: str, worker_count: int) -> tuple[float, Effort]:
     credentials = Credentials(access_key="AKIDSINK", secret_key="of-the-sink")  # noqa: S106  # it opens nothing
     access = Access(region="eu-west-1", endpoint_url=url, credentials=credentials)
     body = bytes(_BODY_BYTES)
-    async with hired(
-        worker_count, _BODY_BYTES, 1, access=access, bucket="sink", loop_tick_seconds=_TICK_SECONDS
-    ) as workers:
+    async with hired(worker_count, _BODY_BYTES, 1, access=access, loop_tick_seconds=_TICK_SECONDS) as workers:
         slots = asyncio.Semaphore(_THREAD_COUNT)
 
         async def part(number: int) -> None:

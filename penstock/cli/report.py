@@ -250,7 +250,6 @@ def _read(
     damage: Sequence[str] | None,  # None: the file is read as it is
 ) -> Material:
     from penstock.client.targets.unadvised import unadvised_settings
-    from penstock.daemon.limits import usd_limits
     from penstock.models.model import is_current
     from penstock.report.material import Expense, Material
 
@@ -290,7 +289,7 @@ def _read(
         ],
         unadvised=lambda context: unadvised_settings(context.operation, context.payload_size_bytes),
         copies=copies_of,
-        usd_limits=usd_limits(configuration) if configuration else {},
+        usd_limits=configuration.usd_limits if configuration else {},
         client_hours=store.client_hours(count_max=CLIENT_HOUR_COUNT_MAX, since=since),
         harms=store.harms(count_max=HARM_COUNT_MAX, since=since),
         leftover_count=len(store.open_leftovers()),
@@ -415,9 +414,8 @@ def _bounds(fits: Sequence[Fit], configuration: Configuration | None) -> Callabl
     """How the daemon bounds what is asked of it: as it is configured, or as it is without any configuration."""
     from penstock.daemon.board import within_limits
     from penstock.daemon.config import Configuration
-    from penstock.daemon.limits import thread_count_limits
 
-    allowed = thread_count_limits(configuration or Configuration())
+    allowed = (configuration or Configuration()).thread_count_limits
     fit_of = {fit.place: fit for fit in fits}
 
     def bounded(context: Context, demand: Demand) -> Demand:

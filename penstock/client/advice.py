@@ -18,13 +18,7 @@ from _thread import allocate_lock  # `threading` costs an application an import
 from datetime import datetime, timezone
 
 from penstock.client.complaint import complain
-from penstock.client.connection import (
-    Connections,
-    NoDaemonError,
-    snapshot_path,
-    socket_path,
-    with_parameters,
-)
+from penstock.client.connection import Connections, NoDaemonError, snapshot_path, socket_path, with_parameters
 from penstock.client.operations import ADVISED_FIELDS, SDK_DEFAULTS
 from penstock.client.sizes import SIZE_BYTES_MAX, read_size
 

@@ -32,15 +32,7 @@ from penstock.operations.table import OPERATIONS
 from penstock.optimizer.recommendation import alternatives
 from penstock.optimizer.verdict import CHANGE_SUSPECTED, Verdict, sentence
 from penstock.units import format_bytes
-from penstock.vocabulary import (
-    Context,
-    Demand,
-    Observation,
-    Place,
-    Recommendation,
-    Setting,
-    setting_values,
-)
+from penstock.vocabulary import Context, Demand, Observation, Place, Recommendation, Setting, setting_values
 
 ALTERNATIVE_COUNT = 8
 CYCLE_COUNT_SHOWN = 20
@@ -189,7 +181,7 @@ class Advisory:
         return {
             operation: {
                 "spent": shown_cost(ledger.spent(now, operation)),
-                "usd_per_day": shown_usd(ledger.usd_limits.get(operation, ledger.limit.usd)),
+                "usd_per_day": shown_usd(ledger.own_limit(operation).usd),
                 **documents.get(operation, {}),
             }
             for operation in OPERATIONS

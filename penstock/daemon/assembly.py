@@ -25,7 +25,6 @@ from penstock.daemon.forecast import Forecast, forecasts
 from penstock.daemon.harm_watch import HarmWatch
 from penstock.daemon.host import HostIdentity
 from penstock.daemon.host_watch import HostWatch, ceiling_bytes_per_second
-from penstock.daemon.limits import thread_count_limits
 from penstock.daemon.shared_limits import SharedLimits, wanted_by_leases
 from penstock.daemon.store import Store
 from penstock.daemon.sweeper import Sweeper
@@ -282,7 +281,7 @@ def board_of(configuration: Configuration, home: Place, limits: SharedLimits | N
     stored = [row.name for row in OPERATIONS.values() if row.service is Service.S3]
     return Board(
         standing_contexts(configuration, home),
-        thread_count_max=thread_count_limits(configuration),
+        thread_count_max=configuration.thread_count_limits,
         region=home.region,
         instance_type=home.instance_type,
         validity_seconds=configuration.advice.validity_seconds,

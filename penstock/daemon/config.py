@@ -247,3 +247,13 @@ class Configuration(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def enabled(self) -> Iterator[tuple[Operation[Any, Any], Section]]:
         """The operations that are probed, each with its section."""
         return ((row, section) for row, section in self.sections() if section.is_enabled)
+
+    @property
+    def thread_count_limits(self) -> dict[str, int]:
+        """The most threads that the operator allows, by operation, for probes and for advice alike."""
+        return {row.name: section.thread_count_max for row, section in self.sections()}
+
+    @property
+    def usd_limits(self) -> dict[str, float]:
+        """What each operation may cost in 24 hours."""
+        return {row.name: section.usd_per_day for row, section in self.sections()}

@@ -218,7 +218,7 @@ def _queue_families(backlogs: Sequence[Backlog]) -> list[Metric]:
 def _usd_families(ledger: Ledger, now: datetime) -> list[Metric]:
     """Dollars of the last 24 hours at list price, and what each operation may spend."""
     spent = [([name], ledger.spent(now, name).usd) for name in OPERATIONS]
-    budget = [([name], ledger.usd_limits.get(name, ledger.limit.usd)) for name in OPERATIONS]
+    budget = [([name], ledger.own_limit(name).usd) for name in OPERATIONS]
     text = "What probes of an operation cost in the last 24 hours, at list price."
     return [
         _gauge("penstock_usd_spent_per_day", text, ["operation"], spent),

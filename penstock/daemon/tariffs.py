@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 
 from penstock.daemon.config import AUTO, Configuration
 from penstock.daemon.host import HostIdentity
-from penstock.daemon.limits import usd_limits
 from penstock.models.prices import NetworkPath, tariff
 from penstock.operations.operation import Operation, Service
 from penstock.operations.s3.upload import UPLOAD
@@ -113,7 +112,7 @@ class Tariffs:
 
     def probing_usd_limits(self) -> dict[str, float]:
         """What the probes of each operation may cost in 24 hours, beside what goes on anyway."""
-        limits = usd_limits(self._configuration)
+        limits = self._configuration.usd_limits
         for name, cost in self.standing_costs():
             limits[name] = max(0.0, limits[name] - cost.usd)
         return limits

@@ -286,14 +286,13 @@ class _Site:
     def _transfer_probe(self, step: Step, operation: str) -> Probe[Any]:
         store = self.stores.get((operation, step.is_plain is True)) or self.stores[operation, False]
         section: Any = self._configuration.section_of(OPERATIONS[operation])  # Any: one of objects
-        bucket = self.bucket(operation)
         workspace = Workspace(
             store,
             self._clock,
             self.app.store,
-            bucket,
+            self.bucket(operation),
             key_prefix=section.key_prefix,
-            hire=partial(hired, access=store.access, bucket=bucket, loop_tick_seconds=LOOP_TICK_SECONDS),
+            hire=partial(hired, access=store.access, loop_tick_seconds=LOOP_TICK_SECONDS),
             worker_count_max=max(step.process_count, 1),
         )
         if step.operation == DOWNLOAD:

@@ -8,15 +8,7 @@ from typing import Any, TypeAlias
 
 from aiohttp import web
 
-from penstock.lab.sqs import (
-    BATCH_MESSAGE_COUNT_MAX,
-    Copy,
-    Sending,
-    SqsError,
-    SqsService,
-    md5_of,
-    message_id,
-)
+from penstock.lab.sqs import BATCH_MESSAGE_COUNT_MAX, Copy, Sending, SqsError, SqsService, md5_of, message_id
 from penstock.units import MiB
 
 # JSON, as the SDKs send it: what it holds is known only to each action.

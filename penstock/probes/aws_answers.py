@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
-from botocore import exceptions as botocore_errors
+from botocore import exceptions as sdk_errors
 from botocore.parsers import ResponseParserError
 
 from penstock.probes.outside import (
@@ -128,54 +128,28 @@ _STATUSES: Mapping[int, tuple[type[RequestError], str]] = {
     503: (Throttled, _FEWER),
 }
 # What went wrong before there was an answer; the more special class first.
-_FAILURES: Sequence[tuple[type[Exception], type[RequestError], str]] = (
-    (botocore_errors.PartialCredentialsError, Unidentified, "give both the access key and the secret key"),
-    (
-        botocore_errors.NoCredentialsError,
-        Unidentified,
-        "no credentials found: give the instance a role, or name a profile",
-    ),
-    (
-        botocore_errors.ProfileNotFound,
-        Unidentified,
-        "the profile is not there: correct its name or the file of profiles",
-    ),
-    (
-        botocore_errors.CredentialRetrievalError,
-        Unidentified,
-        "the credentials could not be fetched: renew them",
-    ),
-    (
-        botocore_errors.MetadataRetrievalError,
-        Unidentified,
-        "the credentials could not be fetched from the metadata service",
-    ),
-    (
-        botocore_errors.TokenRetrievalError,
-        Unidentified,
-        "the session's token could not be fetched: log in again",
-    ),
-    (botocore_errors.NoAuthTokenError, Unidentified, "there is no session token: log in again"),
-    (botocore_errors.SSOError, Unidentified, "the single sign-on has lapsed: log in again"),
-    (botocore_errors.LoginError, Unidentified, "the login has lapsed: log in again"),
-    (
-        botocore_errors.SSLError,
-        Unsent,
-        "TLS failed: check the endpoint's certificate, the CA bundle and the clock",
-    ),
-    (
-        botocore_errors.ProxyConnectionError,
-        Unsent,
-        "the proxy does not answer: check HTTPS_PROXY and NO_PROXY",
-    ),
-    (
-        botocore_errors.ConnectTimeoutError,
-        Unsent,
-        "no connection in time: check route, firewall and endpoint",
-    ),
-    (botocore_errors.ReadTimeoutError, Unreachable, "connected, but there was no answer in time"),
-    (botocore_errors.ConnectionClosedError, Unreachable, "the connection was closed before the answer"),
-)
+_FAILURES: Mapping[type[RequestError], Mapping[type[Exception], str]] = {
+    Unidentified: {
+        sdk_errors.PartialCredentialsError: "give both the access key and the secret key",
+        sdk_errors.NoCredentialsError: "no credentials found: give the instance a role, or name a profile",
+        sdk_errors.ProfileNotFound: "the profile is not there: correct its name or the file of profiles",
+        sdk_errors.CredentialRetrievalError: "the credentials could not be fetched: renew them",
+        sdk_errors.MetadataRetrievalError: "the credentials could not be fetched from the metadata service",
+        sdk_errors.TokenRetrievalError: "the session's token could not be fetched: log in again",
+        sdk_errors.NoAuthTokenError: "there is no session token: log in again",
+        sdk_errors.SSOError: "the single sign-on has lapsed: log in again",
+        sdk_errors.LoginError: "the login has lapsed: log in again",
+    },
+    Unsent: {
+        sdk_errors.SSLError: "TLS failed: check the endpoint's certificate, the CA bundle and the clock",
+        sdk_errors.ProxyConnectionError: "the proxy does not answer: check HTTPS_PROXY and NO_PROXY",
+        sdk_errors.ConnectTimeoutError: "no connection in time: check route, firewall and endpoint",
+    },
+    Unreachable: {
+        sdk_errors.ReadTimeoutError: "connected, but there was no answer in time",
+        sdk_errors.ConnectionClosedError: "the connection was closed before the answer",
+    },
+}
 # Why no connection was made, by the operating system's number.
 _CONNECTION_TROUBLES: Mapping[int | None, str] = {
     errno.ECONNREFUSED: "{host} refused the connection: check that it runs and that the port is right",
@@ -191,7 +165,7 @@ def translated(doing: str) -> Iterator[None]:
     """Turn what the library raises into the tree of `outside.py`."""
     try:
         yield
-    except botocore_errors.ClientError as error:
+    except sdk_errors.ClientError as error:
         raise _from_answer(error, doing) from error
     except (
         *(ResponseParserError, UnicodeDecodeError),
@@ -199,7 +173,7 @@ def translated(doing: str) -> Iterator[None]:
     ) as error:
         # A portal's page, half an answer, JSON of another shape: what was asked for may have been done.
         raise Unreachable(f"{doing}: {_UNREADABLE} ({type(error).__name__}: {_one_line(error)})") from error
-    except (botocore_errors.BotoCoreError, aiohttp.ClientError, OSError, ValueError) as error:
+    except (sdk_errors.BotoCoreError, aiohttp.ClientError, OSError, ValueError) as error:
         raise _from_failure(error, doing) from error
 
 
@@ -214,7 +188,7 @@ def _code_of(answer: Mapping[str, Any]) -> str:
     return code.removeprefix("AWS.SimpleQueueService.").split("#")[-1]
 
 
-def _from_answer(error: botocore_errors.ClientError, doing: str) -> RequestError:
+def _from_answer(error: sdk_errors.ClientError, doing: str) -> RequestError:
     """What the service said, by its code first and by its status second."""
     told = error.response.get("Error", {})
     code = _code_of(error.response)
@@ -232,7 +206,7 @@ def _from_answer(error: botocore_errors.ClientError, doing: str) -> RequestError
     return kind(f"{doing}: {sentence} ({code or status}{more})")
 
 
-def _named_region(error: botocore_errors.ClientError) -> str:
+def _named_region(error: sdk_errors.ClientError) -> str:
     headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
     region = error.response.get("Error", {}).get("Region") or headers.get("x-amz-bucket-region")
     return f", it is in {region}" if region else ""
@@ -240,26 +214,27 @@ def _named_region(error: botocore_errors.ClientError) -> str:
 
 def _from_failure(error: Exception, doing: str) -> RequestError:
     """What went wrong before there was an answer."""
-    for failure, kind, sentence in _FAILURES:
-        if isinstance(error, failure):
-            return kind(f"{doing}: {sentence}")
-    if isinstance(error, botocore_errors.EndpointConnectionError):
+    for kind, failures in _FAILURES.items():
+        for failure, sentence in failures.items():
+            if isinstance(error, failure):
+                return kind(f"{doing}: {sentence}")
+    if isinstance(error, sdk_errors.EndpointConnectionError):
         is_made = not isinstance(error.kwargs.get("error"), aiohttp.ClientConnectorError)
-        kind = Unreachable if is_made else Unsent
-        return kind(f"{doing}: {_connection_trouble(error, is_made=is_made)}")
+        unanswered = Unreachable if is_made else Unsent
+        return unanswered(f"{doing}: {_connection_trouble(error, is_made=is_made)}")
     if isinstance(cause := _cause_of(error), aiohttp.ClientResponseError):  # no HTTP, or broken
         return Unreachable(f"{doing}: {_UNREADABLE} ({_one_line(cause.message)})")
-    if isinstance(error, (botocore_errors.HTTPClientError, aiohttp.ClientError, OSError)):
+    if isinstance(error, (sdk_errors.HTTPClientError, aiohttp.ClientError, OSError)):
         return Unreachable(f"{doing}: the connection failed ({_one_line(error)})")
     return Refused(f"{doing}: the request could not be made: {_one_line(error)}")
 
 
 def _cause_of(error: Exception) -> object:
     """What the library wrapped."""
-    return error.kwargs.get("error") if isinstance(error, botocore_errors.BotoCoreError) else error
+    return error.kwargs.get("error") if isinstance(error, sdk_errors.BotoCoreError) else error
 
 
-def _connection_trouble(error: botocore_errors.EndpointConnectionError, *, is_made: bool) -> str:
+def _connection_trouble(error: sdk_errors.EndpointConnectionError, *, is_made: bool) -> str:
     """Why the connection was not made or not kept, as the operating system tells it."""
     cause = error.kwargs.get("error")
     cause = getattr(cause, "os_error", cause)
@@ -276,7 +251,7 @@ def raise_first(failures: Sequence[Mapping[str, Any]], status: int, doing: str) 
     """What the first failed entry of a batch says, when there is one."""
     if failures:
         answer = {"Error": failures[0], "ResponseMetadata": {"HTTPStatusCode": status}}
-        raise _from_answer(botocore_errors.ClientError(answer, "batch"), doing)
+        raise _from_answer(sdk_errors.ClientError(answer, "batch"), doing)
 
 
 def _one_line(trouble: object) -> str:

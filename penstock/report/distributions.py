@@ -15,12 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from penstock.models.inference.histogram import (
-    correlation,
-    count_of,
-    quantile,
-    values_and_counts,
-)
+from penstock.models.inference.histogram import correlation, count_of, quantile, values_and_counts
 from penstock.report.tally import Tally
 from penstock.vocabulary import Estimate, Histogram, Pairs
 

@@ -25,16 +25,7 @@ from penstock.processes.interruption import put_up_with_one
 from penstock.tuning.command import Failure, Report, contradiction, doubt
 from penstock.tuning.limits import Limit, most_to_try, suspected_limit
 from penstock.tuning.state import StateFile, Trial, TuningStateError
-from penstock.vocabulary import (
-    UNKNOWN,
-    Context,
-    Cost,
-    Demand,
-    Observation,
-    Place,
-    ProbePlan,
-    Recommendation,
-)
+from penstock.vocabulary import UNKNOWN, Context, Cost, Demand, Observation, Place, ProbePlan, Recommendation
 
 PROBE_COUNT = 12  # by then the advice is within a few percent of the best, and more changes little
 GIVE_UP_AFTER = 3  # failures in a row when nothing has worked: the command is broken, not the setting

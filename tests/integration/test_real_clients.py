@@ -9,15 +9,7 @@ from time import monotonic
 import pytest
 
 from bench.real_clients import body_of
-from bench.shaped_links import (
-    BUCKET,
-    End,
-    NotMeasuredError,
-    Purse,
-    ShapedLink,
-    begun,
-    put_what_is_read,
-)
+from bench.shaped_links import BUCKET, End, NotMeasuredError, Purse, ShapedLink, begun, put_what_is_read
 from bench.surfaces import DOWNLOADING
 from penstock.lab.worlds import NEAR, World
 from penstock.models.s3.download import S3DownloadSetting

@@ -38,7 +38,7 @@ async def two_workers(
     credentials = Credentials(access_key="AKIDLAB", secret_key="of-the-lab")  # noqa: S106  # it opens nothing
     async with serving(s3_application(service)) as url:
         access = Access(region="eu-west-1", endpoint_url=url, credentials=credentials)
-        hiring = hired(2, body_bytes, 7, access=access, bucket="bucket", loop_tick_seconds=UNJUDGED_SECONDS)
+        hiring = hired(2, body_bytes, 7, access=access, loop_tick_seconds=UNJUDGED_SECONDS)
         async with hiring as workers:
             yield workers, service
 
@@ -194,7 +194,7 @@ from penstock.probes.s3.workers import hired
 async def main():
     credentials = Credentials(access_key="a", secret_key="s")
     access = Access(region="r", endpoint_url="http://127.0.0.1:9", credentials=credentials)
-    async with hired(2, 1, 0, access=access, bucket="bucket", loop_tick_seconds=1.0):
+    async with hired(2, 1, 0, access=access, loop_tick_seconds=1.0):
         print("ready", flush=True)
         await asyncio.sleep(60)
 

@@ -64,21 +64,15 @@ async def workspace(section: ObjectSection, equipment: Equipment) -> Workspace:
     from penstock.probes.s3 import workers
     from penstock.probes.s3.workspace import Workspace
 
-    store = await equipment.outside.object_store(equipment.region)
-    bucket = section.bucket_in(equipment.region)
-    hire = None
+    store, hire = await equipment.outside.object_store(equipment.region), None
     if isinstance(store, AwsObjectStore):  # other processes reach it as this one does
-        hire = partial(
-            workers.hired,
-            access=store.access,
-            bucket=bucket,
-            loop_tick_seconds=equipment.loop_tick_seconds,
-        )
+        tick_seconds = equipment.loop_tick_seconds
+        hire = partial(workers.hired, access=store.access, loop_tick_seconds=tick_seconds)
     return Workspace(
         store,
         equipment.clock,
         equipment.journal,
-        bucket,
+        section.bucket_in(equipment.region),
         key_prefix=section.key_prefix,
         loop_tick_seconds=equipment.loop_tick_seconds,
         hire=hire,

@@ -14,16 +14,15 @@ from typing import Protocol
 from penstock.clock import SystemClock
 from penstock.probes import apart
 from penstock.probes.measurement import Effort, effort_of_block
-from penstock.probes.outside import BodySender, RangeReader, Reading
+from penstock.probes.outside import BodySender, RangeReader
 from penstock.probes.s3.payload import incompressible_payload
 from penstock.processes import companion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """Where a worker moves bodies, and which. The body is made from its seed: no pipe is that fast."""
+    """Which body a worker moves. It is made from its seed: no pipe is that fast."""
 
-    bucket: str
     body_bytes: int
     body_seed: int
     loop_tick_seconds: float
@@ -38,22 +37,19 @@ class Worker:
 
     def __init__(self, store: BodyMover, held: Held) -> None:
         self._store = store
-        self._bucket = held.bucket
+        self.read_range = store.read_range
         self._body = incompressible_payload(held.body_bytes, held.body_seed)
         self._tick_seconds = held.loop_tick_seconds
         self._ending = asyncio.Event()
 
-    async def put_object(self, key: str, size_bytes: int) -> str:
-        return await self._store.put_object(self._bucket, key, self._of(size_bytes))
+    async def put_object(self, bucket: str, key: str, size_bytes: int) -> str:
+        return await self._store.put_object(bucket, key, self._of(size_bytes))
 
-    async def upload_part(self, key: str, upload_id: str, part_number: int, size_bytes: int) -> str:
+    async def upload_part(
+        self, bucket: str, key: str, upload_id: str, part_number: int, size_bytes: int
+    ) -> str:
         body = self._of(size_bytes)
-        return await self._store.upload_part(self._bucket, key, upload_id, part_number, body)
-
-    async def read_range(self, key: str, start: int, stop: int, *, object_size_bytes: int) -> Reading:
-        return await self._store.read_range(
-            self._bucket, key, start, stop, object_size_bytes=object_size_bytes
-        )
+        return await self._store.upload_part(bucket, key, upload_id, part_number, body)
 
     async def measured(self) -> Effort:
         """What everything takes from now on, until `end`."""

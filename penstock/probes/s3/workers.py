@@ -20,12 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from penstock.clock import Clock
 from penstock.probes.apart import Apart, several
 from penstock.probes.measurement import Effort, busiest, effort_of_block
-from penstock.probes.outside import (
-    BodySender,
-    RangeReader,
-    Reading,
-    RequestError,
-)
+from penstock.probes.outside import BodySender, RangeReader, Reading, RequestError
 from penstock.probes.s3.worker import Held
 from penstock.processes.companion import STOP_SECONDS_MAX, Companion
 from penstock.processes.dialogue import GoneError
@@ -156,13 +151,10 @@ async def hired(
     body_seed: int,
     *,
     access: Access,
-    bucket: str,
     loop_tick_seconds: float,
 ) -> AsyncIterator[Workers]:
     """So many processes, ready; on leaving, whatever happens, none of them is left. Raises WorkerError."""
-    held = Held(
-        bucket=bucket, body_bytes=body_bytes, body_seed=body_seed, loop_tick_seconds=loop_tick_seconds
-    )
+    held = Held(body_bytes=body_bytes, body_seed=body_seed, loop_tick_seconds=loop_tick_seconds)
     starting = several(worker_count, _MODULE, (access, held), gone=_GONE, start_seconds_max=START_SECONDS_MAX)
     async with contextlib.AsyncExitStack() as working:
         try:
@@ -175,7 +167,7 @@ async def hired(
 
 
 class StoreWorkers:
-    """`Workers`, real ones, all on the bucket of their assignment: the seam without its bucket and its bodies."""
+    """`Workers`, real ones. Of a body they are told the size, for each has made its own."""
 
     def __init__(self, workers: Apart) -> None:
         self._workers = workers
@@ -194,22 +186,19 @@ class StoreWorkers:
             efforts += [effort for answer in done for effort in answer.result()]
 
     async def put_object(self, bucket: str, key: str, body: bytes) -> str:
-        del bucket
-        etag: str = await self._workers.request("put_object", (key, len(body)), {})
+        etag: str = await self._workers.request("put_object", (bucket, key, len(body)), {})
         return etag
 
     async def upload_part(self, bucket: str, key: str, upload_id: str, part_number: int, body: bytes) -> str:
-        del bucket
-        arguments = key, upload_id, part_number, len(body)
+        arguments = bucket, key, upload_id, part_number, len(body)
         etag: str = await self._workers.request("upload_part", arguments, {})
         return etag
 
     async def read_range(
         self, bucket: str, key: str, start: int, stop: int, *, object_size_bytes: int
     ) -> Reading:
-        del bucket
         named = {"object_size_bytes": object_size_bytes}
-        reading: Reading = await self._workers.request("read_range", (key, start, stop), named)
+        reading: Reading = await self._workers.request("read_range", (bucket, key, start, stop), named)
         return reading
 
 

@@ -21,14 +21,7 @@ from dataclasses import KW_ONLY, asdict, dataclass, field
 from datetime import datetime
 
 from penstock.clock import Clock
-from penstock.probes.outside import (
-    Denied,
-    Messages,
-    Missing,
-    ReceivedMessage,
-    Refused,
-    RequestError,
-)
+from penstock.probes.outside import Denied, Messages, Missing, ReceivedMessage, Refused, RequestError
 from penstock.probes.sqs.conduct import Conduct
 
 LONG_POLL_SECONDS = 20

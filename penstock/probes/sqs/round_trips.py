@@ -11,13 +11,7 @@ from penstock.clock import Clock
 from penstock.models.sqs.plan import Conditions
 from penstock.probes.measurement import summarize
 from penstock.probes.outside import Messages, ReceivedMessage
-from penstock.probes.sqs.application import (
-    BODY_BYTES,
-    SESSION_LENGTH,
-    DeleteBrake,
-    MeasurementError,
-    body_of,
-)
+from penstock.probes.sqs.application import BODY_BYTES, SESSION_LENGTH, DeleteBrake, MeasurementError, body_of
 
 SINGLE_COUNT = 12
 BATCH_COUNT = 4

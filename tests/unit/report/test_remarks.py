@@ -13,14 +13,7 @@ from penstock.report import remarks
 from penstock.report.findings import Report
 from penstock.vocabulary import Basis, Cost, Estimate, Origin
 from tests.factories import PLACE, an_inconclusive
-from tests.unit.report.materials import (
-    HOUR,
-    UPLOAD,
-    a_real_fit,
-    a_report,
-    real_advice,
-    some_observations,
-)
+from tests.unit.report.materials import HOUR, UPLOAD, a_real_fit, a_report, real_advice, some_observations
 
 
 def codes(report: Report) -> set[str]:

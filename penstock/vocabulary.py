@@ -50,13 +50,7 @@ class Knob:
     is_divided: bool = False  # the host's total, which those who work at a time divide
 
 
-def knob(
-    low: float,
-    high: float,
-    *,
-    default: float | None = None,
-    is_divided: bool = False,
-) -> Any:
+def knob(low: float, high: float, *, default: float | None = None, is_divided: bool = False) -> Any:
     """Declare a field of a setting with its bounds. Returns Any because `dataclasses.field` does."""
     metadata = {"knob": Knob(low, high, is_divided)}
     if default is None:

@@ -112,13 +112,7 @@ def fit_of(sample: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     fit = evidence.attach(model.fit(place, observations, prior=None, seed=0), model, observations)
     newest = observations[-1]
     advice = recommend(
-        model,
-        fit,
-        newest.context,
-        Demand(),
-        previous=None,
-        now=newest.started_at,
-        validity_seconds=3600.0,
+        model, fit, newest.context, Demand(), previous=None, now=newest.started_at, validity_seconds=3600.0
     )
     expected = advice.prediction[model.value_metric]
     return [

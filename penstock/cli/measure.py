@@ -204,9 +204,7 @@ async def _measured(
         return None
 
     access = Access(
-        region=given["region"] or _LOCAL_REGION,
-        endpoint_url=given["endpoint_url"],
-        profile=given["profile"],
+        region=given["region"] or _LOCAL_REGION, endpoint_url=given["endpoint_url"], profile=given["profile"]
     )
     try:
         async with open_message_queues(access) as queues:

@@ -37,12 +37,7 @@ _SCOPE = "penstock"
     )
 )
 @click.option(
-    "--interval",
-    "interval_seconds",
-    type=PERIOD,
-    default="60s",
-    show_default=True,
-    help="How often.",
+    "--interval", "interval_seconds", type=PERIOD, default="60s", show_default=True, help="How often."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print what was sent, and taken, as lines of JSON.")
 @socket_option

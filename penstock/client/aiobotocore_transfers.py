@@ -105,11 +105,7 @@ async def upload_files(s3_client: Any, files: Files, bucket: str, **options: Unp
 
 
 async def download_file(
-    s3_client: Any,
-    bucket: str,
-    key: str,
-    path: Path,
-    **options: Unpack[FilesOptions],
+    s3_client: Any, bucket: str, key: str, path: Path, **options: Unpack[FilesOptions]
 ) -> None:
     """Download one object as advised for its size, and report what happened. Raises what aiobotocore raises."""
     summary = await download_files(s3_client, {key: path}, bucket, **options)

@@ -208,10 +208,7 @@ class BacklogWatch:
         self._watched: _Subject | None = None
         if section.name:
             self._watched = _Subject(
-                name=section.name,
-                label=section.name,
-                source="attributes",
-                region=section.region_or(region),
+                name=section.name, label=section.name, source="attributes", region=section.region_or(region)
             )
         self._spell: BacklogSpell | None = None
 

@@ -458,11 +458,7 @@ class Conductor:
         self._taught.pop(place, None)
         own = await self._own(place)
         if len(own) < KNOWN_COUNT and (told := fleet.told(place, own)):
-            case = Case(
-                place=place,
-                observations=tuple(told),
-                seed=_seed(self.seed, place, told),
-            )
+            case = Case(place=place, observations=tuple(told), seed=_seed(self.seed, place, told))
             self._taught[place] = (await self.thinker.deliberate(OPERATIONS[place.operation].model, case)).fit
             await self._learn(place)
 
@@ -662,7 +658,7 @@ def _memory_verdict(watch: Watch, memory_bytes_min: int | None) -> Verdict:
         return ALLOWED
     return Verdict(
         f"a probe holds at least {format_bytes(memory_bytes_min)}, and "
-        f"probes.{watch.context.operation}.memory_bytes_max allows {format_bytes(most)}: raise it",
+        f"probes.{watch.context.operation}.memory_bytes_max allows {format_bytes(most)}: raise it"
     )
 
 

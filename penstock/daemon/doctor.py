@@ -333,10 +333,7 @@ async def permissions(patient: Patient, outside: Outside) -> AsyncIterator[Findi
     for row, section in patient.loaded.configuration.enabled():
         for region in patient.tariffs.regions(section):
             ward = Ward(
-                outside=outside,
-                region=region,
-                host_name=host.host_name(),
-                subject=f"{row.name} in {region}",
+                outside=outside, region=region, host_name=host.host_name(), subject=f"{row.name} in {region}"
             )
             hopeless = {NO_CREDENTIALS, NO_ANSWER}  # all else would follow from it
             try:

@@ -119,11 +119,7 @@ class Store:
     """
 
     def __init__(
-        self,
-        path: Path,
-        setting_types: Mapping[str, type],
-        *,
-        reading: sqlite3.Connection | None = None,
+        self, path: Path, setting_types: Mapping[str, type], *, reading: sqlite3.Connection | None = None
     ) -> None:
         """With a connection for `reading` that is read, and nothing is written."""
         self.trouble: str | None = None  # one sentence while values wait in memory

@@ -355,9 +355,7 @@ def queue_step(
         payload_size_bytes=BODY_BYTES,
         setting=drive,
         cost_max=Cost(
-            request_count=requests,
-            transferred_bytes=10 * BODY_BYTES * requests,
-            duration_seconds=seconds,
+            request_count=requests, transferred_bytes=10 * BODY_BYTES * requests, duration_seconds=seconds
         ),
         **rest,
     )

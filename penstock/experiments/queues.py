@@ -553,7 +553,7 @@ def _guide_answer(records: Records) -> Sequence[str]:
             f"it. So {threads} threads carry {one:,.0f} messages a second one by one and {batch:,.0f} in batches of "
             f"{size}; by this law batches of {size} reach {100 * size * message_ms / batch_ms:.0f} % of what batches "
             f"without a bound would. Two hosts are {where} here."
-        ),
+        )
     ]
 
 

@@ -155,10 +155,7 @@ def plan_of(step: Step, place: Place, tariff: Tariff = FREE) -> ProbePlan[Any]:
 
 
 def record_of(
-    step: Step,
-    outcomes: Sequence[Outcome[Any]],
-    probes: Sequence[Probe[Any]],
-    addresses: Mapping[str, int],
+    step: Step, outcomes: Sequence[Outcome[Any]], probes: Sequence[Probe[Any]], addresses: Mapping[str, int]
 ) -> Record:
     """The copies as one: what they did adds up, the rest is the mean of them."""
     measured = [outcome for outcome in outcomes if isinstance(outcome, Observation)]

@@ -96,10 +96,7 @@ def download_throughput_bytes_per_second(
 
 
 def upload_optimum(
-    truth: LinkTruth,
-    object_size_bytes: int,
-    *,
-    part_sizes_bytes: Sequence[int] = PART_SIZES_BYTES,
+    truth: LinkTruth, object_size_bytes: int, *, part_sizes_bytes: Sequence[int] = PART_SIZES_BYTES
 ) -> Optimum:
     """Search a grid on the calm path."""
     calm_truth = calm(truth)
@@ -117,10 +114,7 @@ def upload_optimum(
 
 
 def download_optimum(
-    truth: LinkTruth,
-    object_size_bytes: int,
-    *,
-    range_sizes_bytes: Sequence[int] = RANGE_SIZES_BYTES,
+    truth: LinkTruth, object_size_bytes: int, *, range_sizes_bytes: Sequence[int] = RANGE_SIZES_BYTES
 ) -> Optimum:
     """Search a grid on the calm path: of one whole object."""
     calm_truth = calm(truth)

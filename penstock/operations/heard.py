@@ -67,9 +67,7 @@ def by_operation(heard: Iterable[Series]) -> Iterator[tuple[Operation[Any, Any],
 
 
 def verdict_on(
-    apis: Mapping[str, Series],
-    advice: Recommendation[Any],
-    gain_over: Callable[[Any], Estimate | None],
+    apis: Mapping[str, Series], advice: Recommendation[Any], gain_over: Callable[[Any], Estimate | None]
 ) -> HeardVerdict | None:
     """What the advice would bring; None where nothing of its operation was heard.
 

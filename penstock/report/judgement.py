@@ -114,6 +114,5 @@ def sharpness(pairs: Sequence[tuple[float, Estimate]]) -> Sharpness | None:
         return None
     widths = [math.sqrt(e.high / e.low) - 1.0 for _, e in kept]
     return Sharpness(
-        half_width_fraction=median(widths),
-        bias_fraction=median(seen / e.expected for seen, e in kept) - 1.0,
+        half_width_fraction=median(widths), bias_fraction=median(seen / e.expected for seen, e in kept) - 1.0
     )

@@ -364,8 +364,7 @@ class _Studied:
         contexts = [context for context in stored if context.place == self._place]
         histories = (
             History(
-                context=context,
-                recommendations=tuple(r for r in stored[context] if r.demand == Demand()),
+                context=context, recommendations=tuple(r for r in stored[context] if r.demand == Demand())
             )
             for context in sorted(contexts, key=lambda c: c.payload_size_bytes)
         )

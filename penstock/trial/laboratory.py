@@ -75,10 +75,7 @@ def laboratory(world: World, *, address: str = HERE, port: int = 0) -> Iterator[
             )
         )
         yield Laboratory(
-            world=world,
-            s3_endpoint_url=s3,
-            sqs_endpoint_url=sqs,
-            queue_url=json.loads(made)["QueueUrl"],
+            world=world, s3_endpoint_url=s3, sqs_endpoint_url=sqs, queue_url=json.loads(made)["QueueUrl"]
         )
 
 

@@ -188,10 +188,7 @@ TARGETS = (
             "S3FileSystem, get_file and cat_ranges of s3fs, for fsspec, pandas and Dask",
             _s3fs_download,
         ),
-        reasons={
-            "multipart_threshold_bytes": "it splits from twice the chunk size on, always",
-            **_NEITHER,
-        },
+        reasons={"multipart_threshold_bytes": "it splits from twice the chunk size on, always", **_NEITHER},
         download_reasons={
             "multipart_threshold_bytes": "it splits what is larger than a chunk, always",
             "read_ahead_bytes": "an open file reads one block at a time, and none before it is asked for",
@@ -215,10 +212,7 @@ TARGETS = (
     *_in_python(
         "pytorch",
         upload=("S3ClientConfig of the S3 connector for PyTorch, for checkpoints", _pytorch),
-        download=(
-            "S3ClientConfig and S3ReaderConstructor of the S3 connector for PyTorch",
-            _pytorch,
-        ),
+        download=("S3ClientConfig and S3ReaderConstructor of the S3 connector for PyTorch", _pytorch),
         reasons={
             "thread_count": "it opens 10 connections at the least",
             "connection_pool_count": "it opens 10 connections at the least",

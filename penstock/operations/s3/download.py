@@ -94,9 +94,6 @@ DOWNLOAD = Operation(
         query="Threads, range size and the rest of the bundle for downloading objects of a size.",
         explain="Why downloads of this size are advised as they are.",
         probe="Measure a download of this size.",
-        examples=(
-            "--object-size 1GiB",
-            "--object-size 4GiB --access random --range-size 256KiB",
-        ),
+        examples=("--object-size 1GiB", "--object-size 4GiB --access random --range-size 256KiB"),
     ),
 )

@@ -94,9 +94,6 @@ UPLOAD = Operation(
         query="Threads, part size and the rest of the bundle for uploading objects of a size.",
         explain="Why uploads of this size are advised as they are.",
         probe="Measure an upload of this size.",
-        examples=(
-            "--object-size 1GiB",
-            "--object-size 200MiB --memory-max 256MiB --objective frugal",
-        ),
+        examples=("--object-size 1GiB", "--object-size 200MiB --memory-max 256MiB --objective frugal"),
     ),
 )

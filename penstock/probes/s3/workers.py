@@ -146,12 +146,7 @@ class Duty:
 
 @contextlib.asynccontextmanager
 async def hired(
-    worker_count: int,
-    body_bytes: int,
-    body_seed: int,
-    *,
-    access: Access,
-    loop_tick_seconds: float,
+    worker_count: int, body_bytes: int, body_seed: int, *, access: Access, loop_tick_seconds: float
 ) -> AsyncIterator[Workers]:
     """So many processes, ready; on leaving, whatever happens, none of them is left. Raises WorkerError."""
     held = Held(body_bytes=body_bytes, body_seed=body_seed, loop_tick_seconds=loop_tick_seconds)

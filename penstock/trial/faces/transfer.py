@@ -105,10 +105,7 @@ class TransferProof:
             advised_setting=dict(advice.setting),
             advised_bytes_per_second=advised_rate,
             predicted_bytes_per_second=advice.document["prediction"]["throughput_bytes_per_second"],
-            optimum_setting={
-                "thread_count": optimum.thread_count,
-                cls.size_knob: optimum.request_size_bytes,
-            },
+            optimum_setting={"thread_count": optimum.thread_count, cls.size_knob: optimum.request_size_bytes},
             optimum_bytes_per_second=optimum.throughput_bytes_per_second,
             boto3_at_optimum_bytes_per_second=known_rate,
             advised_over_boto3_at_optimum=advised_rate / known_rate,

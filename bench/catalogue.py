@@ -47,12 +47,7 @@ class Download(Upload):
 
 def noise(cv_few: float, cv_many: float, dips: float, *, slow_sigma: float = 0.0) -> Noise:
     """In fractions: `noise(0.05, 0.12, 0.04)`."""
-    return Noise(
-        cv_few_threads=cv_few,
-        cv_many_threads=cv_many,
-        dip_probability=dips,
-        slow_sigma=slow_sigma,
-    )
+    return Noise(cv_few_threads=cv_few, cv_many_threads=cv_many, dip_probability=dips, slow_sigma=slow_sigma)
 
 
 def uploading(name: str, group: Group, link: Link, size: int, chance: Noise, **rest: Any) -> Surface:
@@ -397,10 +392,7 @@ def drifts_of(near: Link, far: Link, make: Make) -> tuple[Drift, ...]:
     """Six changes of each of three hosts."""
     hosts = {
         "near": (near, GiB),
-        "slow": (
-            replace(near, nic_bytes_per_second=310 * MB, burstiness=0.7, gust_part_count=6),
-            2 * GiB,
-        ),
+        "slow": (replace(near, nic_bytes_per_second=310 * MB, burstiness=0.7, gust_part_count=6), 2 * GiB),
         "far": (far, GiB),
     }
     chance = noise(0.05, 0.12, 0.04)
@@ -426,11 +418,5 @@ def steady_of(calm: Surface, near: Link, far: Link, make: Make) -> tuple[Surface
     return (
         calm,
         make("steady-slow-mode", Group.GENERIC, far, GiB, noise(0.08, 0.18, 0.06, slow_sigma=0.10)),
-        make(
-            "steady-noisy",
-            Group.GENERIC,
-            replace(near, burstiness=0.7),
-            2 * GiB,
-            noise(0.10, 0.25, 0.08),
-        ),
+        make("steady-noisy", Group.GENERIC, replace(near, burstiness=0.7), 2 * GiB, noise(0.10, 0.25, 0.08)),
     )

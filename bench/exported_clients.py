@@ -26,11 +26,7 @@ LINK = ShapedLink(
     thread_counts=(3, 6, 10),
 )
 SUITE = Suite(
-    name="exported_clients",
-    links=(LINK,),
-    clients=(*CLIENTS, "rclone", "aws"),
-    target=0.9,
-    teacher="boto3",
+    name="exported_clients", links=(LINK,), clients=(*CLIENTS, "rclone", "aws"), target=0.9, teacher="boto3"
 )
 
 

@@ -151,11 +151,7 @@ def check(world: World, tuner: PenstockTuner, session: Session, chance: int) -> 
 
 
 def _interval(
-    surface: Surface,
-    session: Session,
-    tuner: PenstockTuner,
-    setting: BenchSetting,
-    rng: np.random.Generator,
+    surface: Surface, session: Session, tuner: PenstockTuner, setting: BenchSetting, rng: np.random.Generator
 ) -> tuple[float, float]:
     """How much of what might be measured next is inside, and the width over the narrowest that holds 90 %."""
     low, high = tuner.predict_interval(setting)

@@ -103,9 +103,7 @@ class PenstockTuner(Learner):
         self._changes_known_until: datetime | None = None
 
     def warm(
-        self,
-        prior_observations: Sequence[Observation[Any]],
-        prior_surface_description: SurfaceDescription,
+        self, prior_observations: Sequence[Observation[Any]], prior_surface_description: SurfaceDescription
     ) -> None:
         """Fit the neighbour first."""
         neighbour = PenstockTuner(prior_surface_description.context, prior_surface_description.limits)

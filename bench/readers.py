@@ -155,12 +155,7 @@ def make(folder: str, objects: dict[str, list[int]]) -> None:
                 file.write_table(pa.table([numbers, payload], schema=schema), row_group_size=row_count)
 
 
-READERS = {
-    "s3fs": s3fs_reader,
-    "pyarrow": pyarrow_reader,
-    "duckdb": duckdb_reader,
-    "polars": polars_reader,
-}
+READERS = {"s3fs": s3fs_reader, "pyarrow": pyarrow_reader, "duckdb": duckdb_reader, "polars": polars_reader}
 
 
 def main() -> None:

@@ -152,11 +152,7 @@ a boto3 that need not validate finds out the size by the first range, which it t
 
 
 def _config(told: Mapping[str, Any], checksums: Mapping[str, str]) -> dict[str, Any]:
-    return {
-        **told,
-        **checksums,
-        "s3": {"addressing_style": "path", "payload_signing_enabled": False},
-    }
+    return {**told, **checksums, "s3": {"addressing_style": "path", "payload_signing_enabled": False}}
 
 
 def boto3(target: Target, files: _Files, job: Job) -> Report:

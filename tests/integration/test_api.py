@@ -401,9 +401,7 @@ async def test_a_broken_body_is_its_senders_mistake(
     assert caplog.text == ""
 
 
-async def test_a_snapshot_that_cannot_be_written_does_not_silence_the_socket(
-    tmp_path: Path,
-) -> None:
+async def test_a_snapshot_that_cannot_be_written_does_not_silence_the_socket(tmp_path: Path) -> None:
     """A full disk is trouble; whoever asks the socket gets the new advice."""
     (tmp_path / "recommendations.json").mkdir()
     advisor = ScriptedAdvisor(recommendations=[a_recommendation("sqs_delivery", KiB)])

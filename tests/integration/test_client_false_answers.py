@@ -196,11 +196,7 @@ def test_what_is_asked_for_and_comes_is_the_object(
     ],
 )
 def test_what_was_not_asked_for_is_not_taken_for_the_object(
-    way: Callable[[str, str, Path], bytes],
-    fault: str,
-    sentence: str,
-    server: FalseServer,
-    tmp_path: Path,
+    way: Callable[[str, str, Path], bytes], fault: str, sentence: str, server: FalseServer, tmp_path: Path
 ) -> None:
     """By itself boto3 writes all of it but for what comes from elsewhere, and says that all is well."""
     with pytest.raises(Exception, match=sentence):

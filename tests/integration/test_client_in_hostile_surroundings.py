@@ -16,18 +16,7 @@ from tests.integration.scripted_advisor import Served, served_in_thread
 from tests.programs import ran
 
 ROOT = Path(__file__).parents[2]
-ODD_PATHS = [
-    "",
-    "/",
-    ".",
-    "~",
-    "x" * 5000,
-    "/dev/null",
-    "/dev/zero",
-    "/proc/self/mem",
-    "a\nb",
-    "é" * 60,
-]
+ODD_PATHS = ["", "/", ".", "~", "x" * 5000, "/dev/null", "/dev/zero", "/proc/self/mem", "a\nb", "é" * 60]
 
 
 @pytest.fixture

@@ -92,10 +92,7 @@ def test_many_reports_share_posts_and_each_is_judged_by_itself(
 
 
 def test_without_a_daemon_reports_wait_and_the_oldest_go(
-    tmp_path: Path,
-    open_reporter: Open,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path, open_reporter: Open, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nothing is raised, nothing grows, and what waits is posted when a daemon comes."""
     monkeypatch.setattr(reporting, "REPORT_COUNT_BURST", 10.0 * WAITING_COUNT_MAX)

@@ -433,11 +433,7 @@ def test_without_a_daemon_the_client_runs_unchanged(programs: Path) -> None:
 def test_a_broken_aws_configuration_is_left_to_the_aws_cli(server: Served, programs: Path) -> None:
     """It has the better message."""
     (programs.parent / "broken").write_text("no section\n")
-    done = run(
-        programs.parent,
-        "-- aws s3 cp big s3://b/",
-        AWS_CONFIG_FILE=str(programs.parent / "broken"),
-    )
+    done = run(programs.parent, "-- aws s3 cp big s3://b/", AWS_CONFIG_FILE=str(programs.parent / "broken"))
     assert done.returncode == 7
     assert told(done)["config"] == "no section\n"
     assert "aws runs with its own defaults" in done.stderr

@@ -78,14 +78,7 @@ async def ends(reader: asyncio.StreamReader) -> bool:
         return True
 
 
-@pytest.mark.parametrize(
-    "half",
-    [
-        b"",
-        b"GET /v1/sta",
-        b"GET /v1/status HTTP/1.1\r\nHost: local",
-    ],
-)
+@pytest.mark.parametrize("half", [b"", b"GET /v1/sta", b"GET /v1/status HTTP/1.1\r\nHost: local"])
 async def test_half_a_request_is_given_up(
     tmp_path: Path, half: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,11 +213,7 @@ async def test_an_expectation_that_is_no_text_is_refused(tmp_path: Path, target:
 
 
 @pytest.mark.parametrize(
-    "limits",
-    [
-        ConnectionLimits(connection_count_max=3),
-        ConnectionLimits(connection_count_max_per_uid=3),
-    ],
+    "limits", [ConnectionLimits(connection_count_max=3), ConnectionLimits(connection_count_max_per_uid=3)]
 )
 async def test_connections_have_a_cap(tmp_path: Path, limits: ConnectionLimits) -> None:
     """One too many is told so; when one leaves, the next may come."""

@@ -75,9 +75,7 @@ def histories(draw: st.DrawFn, operation: str) -> tuple[Observation[Any], ...]:
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 @settings(
-    max_examples=12,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 @given(data=st.data())
 def test_advice_is_sound_whatever_was_stored(operation: str, data: st.DataObject) -> None:

@@ -65,11 +65,7 @@ DELIVERIES = _reports(QUEUE, SqsDeliverySetting, sorted(SqsDeliveryModel.reporte
 
 
 def _fit(model: Any, place: Place, observations: list[Any]) -> Fit:
-    case = Case(
-        place=place,
-        observations=tuple(observations),
-        seed=1,
-    )
+    case = Case(place=place, observations=tuple(observations), seed=1)
     with np.errstate(all="ignore"):  # an overflow on the way is no harm; what comes of it is judged
         return deliberate(model, case).fit
 

@@ -120,11 +120,7 @@ async def test_what_leases_want_is_what_hosts_divide(clock: VirtualClock, tmp_pa
                     demand=Demand(),
                 )
                 app.leases.grant(
-                    Claim(question=question),
-                    appetite(alone, alone),
-                    process_id=1,
-                    uid=1001,
-                    now=clock.now(),
+                    Claim(question=question), appetite(alone, alone), process_id=1, uid=1001, now=clock.now()
                 )
             await all_of([host.live(app, hours=0.1) for host, app in zip(hosts, apps, strict=True)])
             advice = [app.board.recommend(context, Demand(), clock.now()) for app in apps]

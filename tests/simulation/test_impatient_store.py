@@ -96,11 +96,7 @@ def advised(
     observations: list[Observation[S3UploadSetting]], size_bytes: int
 ) -> Recommendation[S3UploadSetting]:
     """What is advised for an object of this size."""
-    case = Case(
-        place=PLACE,
-        observations=tuple(observations),
-        seed=1,
-    )
+    case = Case(place=PLACE, observations=tuple(observations), seed=1)
     context = Context(place=PLACE, payload_size_bytes=size_bytes)
     return recommend(
         MODEL,

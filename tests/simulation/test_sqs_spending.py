@@ -42,11 +42,7 @@ class Spendthrift:
         return Conclusion(
             fit=fit,
             plan=ProbePlan(
-                context=context,
-                setting=setting,
-                reason=Reason.EXPLORE,
-                cost_max=cost,
-                tariff=case.tariff,
+                context=context, setting=setting, reason=Reason.EXPLORE, cost_max=cost, tariff=case.tariff
             ),
         )
 

@@ -36,9 +36,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any
     return folder, with_duckdb.answers(str(folder))
 
 
-def test_the_page_tells_who_is_slow_what_changed_and_what_it_cost(
-    found: tuple[Path, dict[str, Any]],
-) -> None:
+def test_the_page_tells_who_is_slow_what_changed_and_what_it_cost(found: tuple[Path, dict[str, Any]]) -> None:
     """And what to use where, from the same models as a host's own."""
     folder, answers = found
     told = page(answers, str(folder))

@@ -249,9 +249,7 @@ def test_whole_threads_have_the_sum_of_the_exact_ones(wanted: list[float]) -> No
     assert all(given <= max(1.0, exact) + 1 for given, exact in zip(whole, wanted, strict=True))
 
 
-@given(
-    st.lists(st.tuples(st.integers(1, 256), st.floats(0.01, 1.0), WEIGHTS), min_size=1, max_size=30),
-)
+@given(st.lists(st.tuples(st.integers(1, 256), st.floats(0.01, 1.0), WEIGHTS), min_size=1, max_size=30))
 def test_a_share_is_never_more_than_the_optimum(claims: list[tuple[int, float, float]]) -> None:
     """A lease lowers what an application would do, and never raises it."""
     wanted = [an_upload(count, use) for count, use, _ in claims]
@@ -262,7 +260,7 @@ def test_a_share_is_never_more_than_the_optimum(claims: list[tuple[int, float, f
 def test_a_claim_is_a_question_with_a_weight() -> None:
     """Numbers may carry units, as in a query."""
     claim = read_claim(
-        b'{"operation":"s3_upload","payload_size_bytes":"1GiB","thread_count_max":8,"weight":2,"client":"boto3"}',
+        b'{"operation":"s3_upload","payload_size_bytes":"1GiB","thread_count_max":8,"weight":2,"client":"boto3"}'
     )
     assert claim.question.payload_size_bytes == GiB
     assert claim.question.demand == Demand(thread_count_max=8)

@@ -45,10 +45,7 @@ def test_no_user_has_more_than_one_may_have() -> None:
     assert filled(Places(100, 10), HOSTILE) == 10
 
 
-@given(
-    st.integers(1, 200),
-    st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=400),
-)
+@given(st.integers(1, 200), st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=400))
 def test_the_reserve_is_kept_whatever_strangers_do(count_max: int, acts: list[tuple[int, bool]]) -> None:
     """No more places than there are, none below nothing, and one in sixteen is root's whenever he comes."""
     places, held = Places(count_max, count_max), dict.fromkeys(range(6), 0)

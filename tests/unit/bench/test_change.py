@@ -10,8 +10,7 @@ from bench.change import Met
 
 
 @pytest.mark.parametrize(
-    ("shares", "after"),
-    [([1.0, 1.0], 0), ([0.6, 0.97, 0.9, 0.96, 0.99], 3), ([0.6, 0.97, 0.9], inf)],
+    ("shares", "after"), [([1.0, 1.0], 0), ([0.6, 0.97, 0.9, 0.96, 0.99], 3), ([0.6, 0.97, 0.9], inf)]
 )
 def test_advice_has_recovered_where_it_stays_good(shares: list[float], after: float) -> None:
     """A good moment between two bad ones is none."""

@@ -122,11 +122,7 @@ class FakeReporter:
 
 
 def advice(
-    *,
-    window: int = 0,
-    batch: int = 10,
-    pause_at_seconds: float | None = None,
-    work_seconds: float = 0.0,
+    *, window: int = 0, batch: int = 10, pause_at_seconds: float | None = None, work_seconds: float = 0.0
 ) -> Advice:
     """Three receivers and two deleters."""
     setting = {

@@ -36,14 +36,8 @@ def launched(command: str, environment: dict[str, str] | None = None, **upload: 
 @pytest.mark.parametrize(
     ("command", "expected"),
     [
-        (
-            "s5cmd cp big s3://b/",
-            "s5cmd --numworkers 1 cp --concurrency 32 --part-size 16 big s3://b/",
-        ),
-        (
-            "s5cmd cp s3://b/big big",
-            "s5cmd --numworkers 1 cp --concurrency 32 --part-size 8 s3://b/big big",
-        ),
+        ("s5cmd cp big s3://b/", "s5cmd --numworkers 1 cp --concurrency 32 --part-size 16 big s3://b/"),
+        ("s5cmd cp s3://b/big big", "s5cmd --numworkers 1 cp --concurrency 32 --part-size 8 s3://b/big big"),
         (
             "s5cmd --endpoint-url http://x cp -c 3 big s3://b/",
             "s5cmd --numworkers 1 --endpoint-url http://x cp --part-size 16 -c 3 big s3://b/",

@@ -200,12 +200,7 @@ def test_pieces_that_are_near_share_a_request() -> None:
     wanted = [(5000, 100), (0, 100), (1000, 100), (MiB, 300 * KiB), (3 * MiB - 10, 99), (9 * MiB, 5)]
     with reading(store) as file:
         assert file.read_ranges(wanted) == [CONTENT[start : start + size] for start, size in wanted]
-    assert sorted(store.ranges) == [
-        (0, 1100),
-        (5000, 5100),
-        (MiB, MiB + 300 * KiB),
-        (3 * MiB - 10, 3 * MiB),
-    ]
+    assert sorted(store.ranges) == [(0, 1100), (5000, 5100), (MiB, MiB + 300 * KiB), (3 * MiB - 10, 3 * MiB)]
 
 
 def test_ranges_are_merged_up_to_the_gap_where_that_is_more_than_a_range() -> None:

@@ -504,9 +504,7 @@ def test_a_size_nearby_moves_the_threshold_and_the_part() -> None:
         (
             "rclone",
             "flags",
-            [
-                "--transfers 1 --s3-upload-concurrency 32 --s3-chunk-size 16Mi --s3-upload-cutoff 16Mi",
-            ],
+            ["--transfers 1 --s3-upload-concurrency 32 --s3-chunk-size 16Mi --s3-upload-cutoff 16Mi"],
         ),
         (
             "rclone",

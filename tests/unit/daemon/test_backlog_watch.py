@@ -71,12 +71,7 @@ def begin_to_watch(
     outside, backlogs = Outside(clock), BacklogWatch(clock, section, region=REGION)
     outside.watch = asyncio.create_task(
         watch_queue(
-            backlogs,
-            outside,
-            section,
-            region=REGION,
-            remember=outside.remember,
-            troubles=outside.troubles,
+            backlogs, outside, section, region=REGION, remember=outside.remember, troubles=outside.troubles
         )
     )
     return outside, backlogs

@@ -45,10 +45,7 @@ def test_an_act_late_in_its_hour_counts_for_a_whole_day() -> None:
             Cost(credit_bytes=MiB),
             "need 1 MiB of burst credit, and budget.credit_fraction_per_day allows 0 B of burst credit in",
         ),
-        (
-            Cost(transferred_bytes=2 * GiB),
-            "need 2 GiB, and budget.transferred_bytes_per_day allows 1 GiB in",
-        ),
+        (Cost(transferred_bytes=2 * GiB), "need 2 GiB, and budget.transferred_bytes_per_day allows 1 GiB in"),
         (
             Cost(request_count=1234),
             "need 1,234 requests, and budget.request_count_per_day allows 100 requests in",

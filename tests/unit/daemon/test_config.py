@@ -421,10 +421,7 @@ def test_a_region_that_the_sdk_does_not_know_is_a_warning(tmp_path: Path) -> Non
         (f"{PROBED}[budget]\nrequest_count_per_day = 0", "budget.request_count_per_day"),
         (f"{PROBED}[budget]\ntransferred_bytes_per_day = 0", "budget.transferred_bytes_per_day"),
         (f"{PROBED}[budget]\nduty_cycle_fraction = 0", "budget.duty_cycle_fraction"),
-        (
-            "[probes.sqs_delivery]\nis_enabled = true\nusd_per_day = 0",
-            "probes.sqs_delivery.usd_per_day",
-        ),
+        ("[probes.sqs_delivery]\nis_enabled = true\nusd_per_day = 0", "probes.sqs_delivery.usd_per_day"),
         (f'{PROBED}service_class = "express"', "probes.s3_upload.bucket"),
         (
             '[probes.s3_upload]\nis_enabled = true\nbucket = "probe--use1-az4--x-s3"',

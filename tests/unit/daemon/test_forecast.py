@@ -213,12 +213,7 @@ async def test_the_daemon_says_so_when_it_begins(
     )
     identity = HostIdentity(region="eu-west-1", instance_type="c6i.large", sentence="", is_instance=True)
     surroundings = assembly.Surroundings(
-        clock=clock,
-        outside=Outside(),
-        thinker=InlineThinker(),
-        identity=identity,
-        host_name="host",
-        seed=1,
+        clock=clock, outside=Outside(), thinker=InlineThinker(), identity=identity, host_name="host", seed=1
     )
     caplog.set_level(logging.INFO)
     async with assembly.assembled(configuration, surroundings) as house:

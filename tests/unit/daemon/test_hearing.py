@@ -219,10 +219,7 @@ def test_only_loopback_can_be_listened_on(tmp_path: Path) -> None:
 
 async def test_no_more_is_deleted_than_is_received(clock: VirtualClock) -> None:
     """Batches that look full are not where receives bring little, and the warning comes as much sooner."""
-    hearing, queue = (
-        Hearing(clock),
-        {"Service": "SQS", "Type": "ApiCall", "Latency": 20, "AttemptCount": 1},
-    )
+    hearing, queue = (Hearing(clock), {"Service": "SQS", "Type": "ApiCall", "Latency": 20, "AttemptCount": 1})
     for number in range(60):
         for _ in range(10):
             hearing.hear(a_datagram(Api="DeleteMessageBatch", **queue))

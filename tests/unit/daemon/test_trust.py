@@ -61,10 +61,7 @@ def about(**changes: str) -> Context:
         ({"duration_seconds": 62.1}, "ends in the future"),
         ({"duration_seconds": 0.02}, "3.36 GB/s is more than this host can move"),
         ({"duration_seconds": 0.01}, "6.71 GB/s is more than this host can move (c5.large: 1.25 GB/s)"),
-        (
-            {"context": about(service_class="fifo")},
-            "expected one of standard, express",
-        ),
+        ({"context": about(service_class="fifo")}, "expected one of standard, express"),
     ],
 )
 def test_what_cannot_have_happened_is_refused(changes: dict[str, Any], reason: str) -> None:

@@ -39,8 +39,7 @@ def test_a_script_is_one_that_any_shell_reads(name: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("arguments", "is_stopped"),
-    [("remove", True), ("0", True), ("upgrade", False), ("1", False)],
+    ("arguments", "is_stopped"), [("remove", True), ("0", True), ("upgrade", False), ("1", False)]
 )
 def test_an_upgrade_stops_nothing(arguments: str, is_stopped: bool, tmp_path: Path) -> None:
     """Dpkg says "remove" or "upgrade", rpm how many will be left; only the last one is disabled."""

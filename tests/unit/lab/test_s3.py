@@ -29,11 +29,7 @@ def a_path(**changes: float) -> LinkTruth:
 
 
 def an_s3(
-    clock: VirtualClock,
-    truth: LinkTruth | None = None,
-    *,
-    seed: int = 0,
-    inbound: LinkTruth | None = None,
+    clock: VirtualClock, truth: LinkTruth | None = None, *, seed: int = 0, inbound: LinkTruth | None = None
 ) -> S3Service:
     """Make a new one that has the bucket `b`."""
     service = S3Service(truth or a_path(), clock=clock, seed=seed, inbound=inbound)

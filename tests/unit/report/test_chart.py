@@ -37,11 +37,7 @@ def corners(svg: str) -> list[tuple[float, float]]:
     return found
 
 
-@given(
-    st.lists(st.tuples(ANY, ANY, ANY), max_size=30),
-    st.lists(POSITIVE, max_size=5),
-    st.booleans(),
-)
+@given(st.lists(st.tuples(ANY, ANY, ANY), max_size=30), st.lists(POSITIVE, max_size=5), st.booleans())
 def test_every_coordinate_is_finite_and_inside_the_view_box(
     rows: list[tuple[float, float, float]], range_of_axes: list[float], is_log: bool
 ) -> None:

@@ -70,12 +70,7 @@ def carry_out(
     knob: str = "part_size_bytes",
 ) -> int:
     """Run one proposal through `main`."""
-    proposal = {
-        "thread_count": threads,
-        knob: 6 * MiB,
-        "object_size_bytes": size,
-        "probe_index": 0,
-    }
+    proposal = {"thread_count": threads, knob: 6 * MiB, "object_size_bytes": size, "probe_index": 0}
     monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(proposal) + "\n"))
     return main([client, "--bucket", "b", *shlex.split(options)])
 
@@ -96,11 +91,7 @@ def calls(record: Path) -> list[Mapping[str, object]]:
     ],
 )
 def test_what_a_tool_retries_in_silence_is_counted(
-    client: str,
-    retry: str,
-    record: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    client: str, retry: str, record: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A 503 is evidence, also one that the tool tried again; a connection that was reset is not one."""
     other = retry.replace("SlowDown: ", "connection reset ").replace("503", "0").replace("SlowDown", "")
@@ -120,11 +111,7 @@ def test_what_a_tool_retries_in_silence_is_counted(
     ],
 )
 def test_when_each_small_object_was_there_says_what_a_stream_reaches(
-    client: str,
-    line: str,
-    record: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    client: str, line: str, record: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Of as many lines as there were objects, and of no other number: then nobody knows what they were of."""
     lines = [line.format(number, number) for number in range(300)]

@@ -171,9 +171,7 @@ async def test_classes_that_charge_for_reading_are_read_only_on_purpose(
     assert "probes.s3_download.object_storage_class" in refused.reason
     assert not store.reads
     insisting = S3DownloadProbe(
-        Workspace(store, clock, MemoryJournal(), "b"),
-        object_key="theirs",
-        object_storage_class=storage_class,
+        Workspace(store, clock, MemoryJournal(), "b"), object_key="theirs", object_storage_class=storage_class
     )
     assert isinstance(await insisting.run(a_download_plan()), Observation)
 

@@ -10,7 +10,6 @@ import asyncio
 import dataclasses
 import logging
 import math
-import zlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass
@@ -21,12 +20,11 @@ from typing import Any
 from penstock.clock import Clock
 from penstock.daemon import costs
 from penstock.daemon.async_store import AsyncStore
-from penstock.daemon.beside import together
-from penstock.daemon.board import Board, nearest
+from penstock.daemon.board import Board
 from penstock.daemon.budget import ALLOWED, Ledger, Spend, Verdict, total
-from penstock.daemon.changes import note_change
 from penstock.daemon.database import DiskTrouble
 from penstock.daemon.fleet import LEDGER_NAME, Fleet
+from penstock.daemon.learning import Learner
 from penstock.daemon.sentences import describe, describe_setting, tell
 from penstock.daemon.shared_limits import SharedLimits
 from penstock.daemon.standings import Standings
@@ -34,17 +32,14 @@ from penstock.daemon.store import Store
 from penstock.daemon.sweeper import Sweeper
 from penstock.daemon.thinker import Thinker, ThinkerError
 from penstock.daemon.troubles import Troubles
-from penstock.fleet import prior
-from penstock.fleet.prior import Evidence
-from penstock.models.model import Fit, HasKindred
+from penstock.models.model import Fit
 from penstock.operations.sections.section import Section
 from penstock.operations.table import OPERATIONS
-from penstock.optimizer.deliberation import KNOWN_COUNT, Case, Conclusion
+from penstock.optimizer.deliberation import Conclusion
 from penstock.probes.leftovers import SweepSummary
 from penstock.probes.probe import Leftover, Probe
-from penstock.units import counted, format_bytes
+from penstock.units import format_bytes
 from penstock.vocabulary import (
-    FREE,
     Context,
     Cost,
     Demand,
@@ -65,12 +60,10 @@ CYCLE_FAILURE_COUNT_MAX = 3  # in a row; then the process ends and systemd start
 CYCLE_COUNT_REMEMBERED = 200
 REPORTS_SETTLE_SECONDS = 5.0  # applications report in bursts: one fit for all of them
 REPORTS_PAUSE_SECONDS = 120.0  # between such fits: however much is reported, it costs a hundredth of a core
-REPORT_COUNT_MAX, REPORT_COUNT_MAX_PER_USER = 256, 64  # newest of a place: more than is ever learned from
 # Settings that could not be measured; each success lets the oldest be tried again, and so it is where no other is left.
 AVOIDED_COUNT_MAX = 6
 REST_SECONDS = 60.0  # an idle time from which on the child process is let go
 HOUSEKEEPING_SECONDS = 3600.0
-_SPARED_OWN_COUNT = KNOWN_COUNT // 2
 
 
 class ConductorError(RuntimeError):
@@ -126,34 +119,43 @@ class Conductor:
     board: Board
     store: AsyncStore
     ledger: Ledger
-    thinker: Thinker
+    thinker: InitVar[Thinker]
     sweeper: Sweeper
     clock: Clock
     troubles: Troubles
     host_verdict: Callable[[datetime], Verdict]
     seed: int
-    observation_count_max: int
+    observation_count_max: InitVar[int]
     retention_seconds: float
     on_change: Callable[[], None]
     on_cycle: Callable[[Cycle], None]
     fleet: Fleet | None = None
     limits: SharedLimits | None = None
 
-    def __post_init__(self, watches: Sequence[Watch]) -> None:
+    def __post_init__(self, watches: Sequence[Watch], thinker: Thinker, observation_count_max: int) -> None:
         self._watches = {watch.context: watch for watch in watches}
         self.on_observed: Callable[[Sequence[Observation[Any]]], None] = lambda _observations: None
         self.probed_seconds = -math.inf  # when a probe was in flight last, on the monotonic clock
-        self._taught: dict[Place, Fit] = {}  # by what other hosts measured, and by nothing else
         self.standings = Standings(self.seed, self.clock.now())
+        self.learner = Learner(
+            self.board,
+            self.store,
+            thinker,
+            self.standings,
+            self.clock,
+            contexts=self._watches,
+            spared_until=self._spared_until,
+            seed=self.seed,
+            observation_count_max=observation_count_max,
+            on_change=self.on_change,
+        )
         self._requested: deque[Context] = deque(maxlen=16)
         self._is_clock_believed = False  # the operator said so; taken up between two probes
         self._reported: set[Place] = set()
-        self._disbelieved: dict[Place, int] = {}  # reports, as the log has it
         self._reports_due_seconds = 0.0  # on the monotonic clock
         # Since the start, and since a probe failed: what it needs may be gone.
         self._measured = set[Context]()
         self._avoided = {context: deque[Setting](maxlen=AVOIDED_COUNT_MAX) for context in self._watches}
-        self._fitted: dict[Place, tuple[object, ...]] = {}  # which evidence the board's fit rests on
         self._news = asyncio.Event()
         self._tidy_at = self.clock.now()
         self.cycles: deque[Cycle] = deque(maxlen=CYCLE_COUNT_REMEMBERED)
@@ -229,7 +231,7 @@ class Conductor:
         await self.standings.load(self.store, intervals)
         for place in {context.place for context in self._watches}:
             if self.board.fit(place) is None:
-                await self._succeeds(place, self._learn(place))
+                await self._succeeds(place, self.learner.learn(place))
 
     async def run(self) -> None:
         """One cycle after another. Raises ConductorError after several unforeseen failures in a row."""
@@ -283,15 +285,15 @@ class Conductor:
         host = self.host_verdict(now)
         if not host.is_allowed and reason is None:
             return self._postpone(watch, host)
-        if reason is None and (until := self._spared_until(watch)) is not None:
+        if reason is None and (until := self._spared_until(watch.context.place)) is not None:
             return self._postpone(watch, Verdict("another host of the fleet measures it", until))
         if (trouble := self.sweeper.refusal(watch.context.operation)) is not None:
             return self._postpone(watch, Verdict(trouble))
         allowance = costs.smaller(watch.cost_max, self.ledger.affordable(watch.context.operation, now))
-        conclusion = await self._deliberate(watch.context.place, watch.context, allowance)
+        conclusion = await self._propose(watch, allowance)
         while conclusion.plan is None and (avoided := self._avoided[watch.context]):
             avoided.popleft()  # a service that was down must not keep what it is once it is up from being seen
-            conclusion = await self._deliberate(watch.context.place, watch.context, allowance)
+            conclusion = await self._propose(watch, allowance)
         plan = conclusion.plan
         wanted = plan.cost_max if plan else _wanted(watch, conclusion.fit)
         verdict = _memory_verdict(watch, conclusion.memory_bytes_min)
@@ -309,11 +311,24 @@ class Conductor:
         self.troubles.note_measured(watch.context)
         self._measured.add(watch.context)
         before = self.board.recommend(watch.context, Demand(), self.clock.now())
-        fit = await self._learn(watch.context.place)
+        fit = await self.learner.learn(watch.context.place)
         self.standings.note_measured(watch.context, fit)
         after = self.board.recommend(watch.context, Demand(), self.clock.now())
         sentence = tell(OPERATIONS[watch.context.operation].model, plan, outcome, before, after)
         return _End(sentence, outcome)
+
+    async def _propose(self, watch: Watch, allowance: Cost) -> Conclusion[Any]:
+        context, section = watch.context, watch.section
+        return await self.learner.propose(
+            context,
+            cost_max=allowance,
+            tariff=watch.tariff,
+            is_first=context not in self._measured and section.puts_what_it_needs,
+            avoided=tuple(self._avoided[context]),
+            demand=Demand(
+                thread_count_max=section.thread_count_max, memory_bytes_max=section.memory_bytes_max
+            ),
+        )
 
     async def _probe(self, watch: Watch, plan: ProbePlan[Any], foreseen: Estimate | None) -> Outcome[Any]:
         """Pay, probe, settle, remember: in this order, whatever happens in between."""
@@ -357,28 +372,6 @@ class Conductor:
         await self.store.run(lambda store: store.correct_spend(correction))
         return cost
 
-    async def _learn(self, place: Place) -> Fit:
-        """Fit everything that is known of the place, and put the advice up."""
-        conclusion = await self._deliberate(place, None, Cost())
-        now = self.clock.now()
-        taught = self._taught.get(place)
-        changed = await self.board.post(
-            conclusion.fit, now, taught_at=taught.newest_observation_at if taught else None
-        )
-        await self.store.run(lambda store: store.add_fit(conclusion.fit, fitted_at=now))
-        for recommendation in changed:
-            await self.store.run(partial(Store.add_recommendation, recommendation=recommendation))
-        await self._note_change(conclusion.fit, now)
-        self.on_change()
-        return conclusion.fit
-
-    async def _note_change(self, fit: Fit, now: datetime) -> None:
-        """Write down what changed, and what is advised since."""
-        contexts = [context for context in self._watches if context.place == fit.place]
-        advising = [self.board.recommend(context, Demand(), now) for context in contexts]
-        model = OPERATIONS[fit.place.operation].model
-        await self.store.run(lambda store: note_change(store, model, fit, advising, now))
-
     async def sweep(self) -> Sequence[Leftover]:
         """Remove what is left behind, and book what that takes, also when it is stopped; what was removed."""
         self.activity = "removing what was left behind"
@@ -408,9 +401,11 @@ class Conductor:
         """Hear what other hosts measured, tell what was measured here, and learn from what is new."""
         if (fleet := self.fleet) is None:
             return
-        await self._at_the_bucket(fleet, partial(fleet.visit, partial(self._own_evidence, fleet.host)))
+        await self._at_the_bucket(
+            fleet, partial(fleet.visit, partial(self.learner.evidence_for_others, fleet.host))
+        )
         for place in sorted(fleet.news, key=str):
-            if await self._succeeds(place, self._learn_from_fleet(fleet, place)):
+            if await self._succeeds(place, self.learner.learn_from_fleet(fleet, place)):
                 fleet.news.discard(place)
 
     async def _divide(self, limits: SharedLimits) -> None:
@@ -448,30 +443,8 @@ class Conductor:
             await self.store.run(lambda store: store.correct_spend(correction))
             self.activity = "idle"
 
-    async def _own_evidence(self, host: str, place: Place) -> Sequence[Evidence[Any]]:
-        fit, own = self.board.fit(place), await self._own(place)
-        since = fit.changed_at if fit else None
-        return prior.measured_here(host, own, since=since, now=self.clock.now())
-
-    async def _learn_from_fleet(self, fleet: Fleet, place: Place) -> None:
-        """A fit to what others measured, heard as a neighbour's is: it gives way where own measurements disagree."""
-        self._taught.pop(place, None)
-        own = await self._own(place)
-        if len(own) < KNOWN_COUNT and (told := fleet.told(place, own)):
-            case = Case(place=place, observations=tuple(told), seed=_seed(self.seed, place, told))
-            self._taught[place] = (await self.thinker.deliberate(OPERATIONS[place.operation].model, case)).fit
-            await self._learn(place)
-
-    async def _own(self, place: Place) -> list[Observation[Any]]:
-        """What was measured here; where others measure now, so little of it that they are heard."""
-        is_spared = any(self._spared_until(w) for c, w in self._watches.items() if c.place == place)
-        count_max = _SPARED_OWN_COUNT if is_spared else self.observation_count_max
-        return await self.store.run(lambda store: store.observations(place, count_max=count_max))
-
-    def _spared_until(self, watch: Watch) -> datetime | None:
-        if self.fleet is None:
-            return None
-        return self.fleet.spared_until(watch.context.place)
+    def _spared_until(self, place: Place) -> datetime | None:
+        return self.fleet.spared_until(place) if self.fleet is not None else None
 
     async def _redate_spend(self) -> None:
         """The clock is right, the operator says."""
@@ -490,7 +463,7 @@ class Conductor:
         places, self._reported = self._reported, set()
         for place in sorted(places, key=str):
             self.activity = f"learning from reports about {place.operation}"
-            if not await self._succeeds(place, self._learn(place)):
+            if not await self._succeeds(place, self.learner.learn(place)):
                 self._reported.add(place)
         self._reports_due_seconds = self.clock.monotonic_seconds() + REPORTS_PAUSE_SECONDS
         self.activity = "idle"
@@ -503,56 +476,6 @@ class Conductor:
             log.warning("%s: %s", place.operation, trouble)
             return False
         return True
-
-    async def _deliberate(
-        self, place: Place, next_context: Context | None, cost_max: Cost
-    ) -> Conclusion[Any]:
-        observations = await self._own(place)
-        reports = await self.store.run(
-            lambda store: together(
-                store.reports(place, count_max=REPORT_COUNT_MAX, count_max_per_user=REPORT_COUNT_MAX_PER_USER)
-            )
-        )
-        watch = self._watches.get(next_context) if next_context else None
-        taught = self._taught.get(place)
-        heard = (taught.newest_observation_at, taught.observation_count) if taught else None
-        evidence, model = (*_evidence(observations, reports), heard), OPERATIONS[place.operation].model
-        kindred = model.kindred if isinstance(model, HasKindred) else frozenset()
-        case = Case(
-            place=place,
-            observations=(*observations, *reports),
-            fit=self.board.fit(place) if self._fitted.get(place) == evidence else None,
-            prior=nearest(place, self.board.fits(), kindred, self._taught.values()),
-            next_context=next_context,
-            cost_max=cost_max,
-            tariff=watch.tariff if watch else FREE,
-            is_first=next_context not in self._measured
-            and (watch is None or watch.section.puts_what_it_needs),
-            avoided=tuple(self._avoided[next_context]) if next_context else (),
-            demand=Demand(
-                thread_count_max=watch.section.thread_count_max if watch else None,
-                memory_bytes_max=watch.section.memory_bytes_max if watch else None,
-            ),
-            seed=_seed(self.seed, place, observations),
-        )
-        conclusion = await self.thinker.deliberate(model, case)
-        if next_context is None:
-            self._fitted[place] = evidence
-        if conclusion.believed is not None:
-            self.standings.note_believed(place, conclusion.believed)
-            self._note_disbelieved(place, conclusion.disbelieved_count)
-        return conclusion
-
-    def _note_disbelieved(self, place: Place, count: int) -> None:
-        """Said when it is another number than before: each cycle looks at the same reports again."""
-        if count and count != self._disbelieved.get(place):
-            log.info(
-                "%s in %s: not believed, for they do not agree with what is known: %s of applications",
-                place.operation,
-                place.region,
-                counted(count, "report"),
-            )
-        self._disbelieved[place] = count
 
     # --- When
 
@@ -581,7 +504,7 @@ class Conductor:
                 return due.context, None
             wait_seconds = min(wait_seconds, chores_wait_seconds)
             if wait_seconds >= REST_SECONDS:
-                self.thinker.rest()
+                self.learner.thinker.rest()
             await self._tidy_up()
             await self._wait_for_news(min(wait_seconds, HOUSEKEEPING_SECONDS))
 
@@ -644,13 +567,6 @@ class Conductor:
             self.troubles.note_expired(context, f"its advice has expired ({ended}): {reason}")
 
 
-def _evidence(
-    observations: Sequence[Observation[Any]], reports: Sequence[Observation[Any]]
-) -> tuple[object, ...]:
-    """What changes with every measurement and every report."""
-    return tuple((len(some), some[-1].started_at if some else None) for some in (observations, reports))
-
-
 def _memory_verdict(watch: Watch, memory_bytes_min: int | None) -> Verdict:
     """Whether any setting keeps what a probe may hold; `memory_bytes_min` is what all of them hold where none does."""
     most = watch.section.memory_bytes_max
@@ -687,13 +603,3 @@ def _foreseen(fit: Fit, plan: ProbePlan[Any]) -> Estimate | None:
         return None
     model = OPERATIONS[plan.context.operation].model
     return model.predict(fit, plan.context, plan.setting, Demand()).get(model.value_metric)
-
-
-def _seed(seed: int, place: Place, observations: Sequence[Observation[Any]]) -> int:
-    """A seed from what the configuration, the place and the history say, so that a decision can be replayed.
-
-    The newest observation tells histories apart, however many of them are looked at.
-    """
-    newest = f"{observations[-1].started_at.timestamp():.6f}" if observations else ""
-    text = f"{seed}/{place.operation}/{place.region}/{place.instance_type}/{place.service_class}/{newest}"
-    return zlib.crc32(text.encode())

@@ -65,7 +65,7 @@ async def probe_counts(
 ) -> list[int]:
     """Probes in ten hours each, while no application reports or one does, every eight minutes."""
     counts = []
-    house.thinker = house.conductor.thinker = CredulousThinker(is_credulous=is_credulous)
+    house.thinker = house.conductor.learner.thinker = CredulousThinker(is_credulous=is_credulous)
     await house.live(3 * HOUR)  # until it is known
     for is_reporting in phases:
         application = (
@@ -113,7 +113,7 @@ async def test_a_stream_of_reports_costs_few_fits(house: House) -> None:
 
 async def test_what_applications_moved_beside_each_other_is_learned_from_together(house: House) -> None:
     """Two of a user that upload at a time are taken for what they moved together, not for a slower host."""
-    thinker = house.thinker = house.conductor.thinker = CredulousThinker()
+    thinker = house.thinker = house.conductor.learner.thinker = CredulousThinker()
     said: list[Observation[Any]] = [
         an_observation(
             started_at=house.clock.now() - timedelta(seconds=2), origin=Origin.APPLICATION, reporter_uid=1001
@@ -132,7 +132,7 @@ async def test_reports_that_are_not_believed_are_said_once(
 ) -> None:
     """Not in each cycle that looks at them again; and again when there are more of them."""
     caplog.set_level("INFO")
-    house.thinker = house.conductor.thinker = CredulousThinker(is_credulous=False)
+    house.thinker = house.conductor.learner.thinker = CredulousThinker(is_credulous=False)
     for count in (1, 2):
         report: Observation[Any] = an_observation(
             started_at=house.clock.now() - timedelta(seconds=2), origin=Origin.APPLICATION, reporter_uid=1001

@@ -232,7 +232,7 @@ async def test_a_size_that_no_probe_can_hold_is_left_alone_with_the_reason(house
     watch = house.conductor._watches[CONTEXT]
     section = ObjectSection(memory_bytes_max=MiB)
     house.conductor._watches[CONTEXT] = replace(watch, section=section)
-    house.conductor.thinker = InlineThinker()
+    house.conductor.learner.thinker = InlineThinker()
     assert (await house.conductor.run_cycle(CONTEXT, Reason.REQUESTED)).has_failed
     assert house.probe.run_count == 0
     assert house.conductor.cycles[-1].sentence.endswith(
@@ -269,7 +269,7 @@ async def test_credits_that_are_spent_are_the_reason_that_is_given(house: House)
     house.conductor._avoided[tiny] = deque(maxlen=1)
     (known,) = house.conductor.standings
     house.conductor.standings._standings[tiny] = replace(known, context=tiny)
-    house.conductor.thinker = InlineThinker()
+    house.conductor.learner.thinker = InlineThinker()
     ample = Cost(transferred_bytes=10**12, request_count=10**6, usd=100.0, duration_seconds=86400.0)
     house.conductor.ledger = Ledger(replace(ample, credit_bytes=MiB))
     await house.conductor.run_cycle(tiny)
@@ -280,7 +280,7 @@ async def test_credits_that_are_spent_are_the_reason_that_is_given(house: House)
 
 async def test_dollars_that_are_spent_are_the_reason_that_is_given(house: House) -> None:
     """Where not even the gentlest probe is to be had for them: by the key that binds, not as if none were worth it."""
-    house.conductor.thinker = InlineThinker()
+    house.conductor.learner.thinker = InlineThinker()
     ample = Cost(transferred_bytes=10**12, request_count=10**6, usd=100.0, duration_seconds=86400.0)
     house.conductor.ledger = Ledger(
         replace(ample, credit_bytes=10**12), usd_limits={CONTEXT.operation: 0.0001}

@@ -31,8 +31,8 @@ class NotingThinker(CannedThinker):
 
 async def seeds_of(house: House, *, cycle_count: int) -> list[int]:
     """Of so many proposals, each after one more observation."""
-    house.conductor.thinker = thinker = NotingThinker()
-    house.conductor.observation_count_max = HISTORY_COUNT_MAX
+    house.conductor.learner.thinker = thinker = NotingThinker()
+    house.conductor.learner.observation_count_max = HISTORY_COUNT_MAX
     for _ in range(cycle_count):
         await house.conductor.run_cycle(CONTEXT)
     return thinker.seeds

@@ -25,7 +25,7 @@ from penstock.models import burst
 from penstock.models.model import Appraisal, Array, Fit
 from penstock.models.prices import service_price
 from penstock.models.sqs import learning
-from penstock.models.sqs.duplicate_loop import DeleteLoop
+from penstock.models.sqs.duplicate_loop import RECEIVE_WINDOW_THETA, DeleteLoop
 from penstock.models.sqs.physics import (
     REQUESTS_PER_MESSAGE_BATCH,
     Drive,
@@ -150,7 +150,7 @@ class SqsDeliveryModel:
             send_window_message_count=send_window(rate, float(outcome.latency_seconds[0, 0]), 1, 1),
             receive_window_message_count=WINDOW_MAX,
         )
-        return _bounded(setting, deleted, timeout_seconds)
+        return _bounded(setting, deleted, timeout_seconds, demand.work_seconds)
 
     def legal(self, context: Context, setting: SqsDeliverySetting) -> SqsDeliverySetting:
         """Within the knobs, and a full batch within the size of one request."""
@@ -264,14 +264,15 @@ class SqsDeliveryModel:
                 message_group_count=_ordered_groups(context, demand),
             )
             for batch in _BATCHES
-            if batch <= _batch_max(context)
+            if batch <= min(_batch_max(context), worked_batch_max(timeout_seconds, demand.work_seconds))
             for count in _sender_counts(
                 costs, context.payload_size_bytes, demand, batch, count_tried=learning.sender_count_tried(fit)
             )
         ]
         deletable = self._forecast(costs, context, drafts, demand).delete_rate[0]
         bounded = [
-            _bounded(draft, rate, timeout_seconds) for draft, rate in zip(drafts, deletable, strict=True)
+            _bounded(draft, rate, timeout_seconds, demand.work_seconds)
+            for draft, rate in zip(drafts, deletable, strict=True)
         ]
         return self._within_limits(fit, context, demand, list(dict.fromkeys(bounded)))
 
@@ -541,12 +542,8 @@ def complete_setting(
         deleters = max(deleters, 1)
     delete_rate = min(deleters * batch / delete, float(costs.request_rate_max_per_second[0, 0]) * batch)
     rate = min(rate, 0.95 * delete_rate, 0.95 * receivers * batch / receive)
-    latency_seconds = send / 2.0 + float(costs.delivery_seconds[0, 0]) + receive / 2.0
-    loop = DeleteLoop(
-        arrival_rate_per_second=rate,
-        delete_rate_per_second=delete_rate,
-        visibility_timeout_seconds=visibility_timeout_seconds,
-    )
+    in_a_receive = (receive - batch * demand.work_seconds) / 2.0
+    latency_seconds = send / 2.0 + float(costs.delivery_seconds[0, 0]) + in_a_receive
     return SqsDeliverySetting(
         sender_thread_count=sender_count,
         receiver_thread_count=receivers,
@@ -554,23 +551,25 @@ def complete_setting(
         batch_message_count=batch,
         send_rate_limit_messages_per_second=min(_rounded_down(rate, 3), RATE_LIMIT_MAX),
         send_window_message_count=send_window(rate, latency_seconds, batch, sender_count),
-        receive_window_message_count=int(_rounded_down(loop.receive_window_message_count(), 2)),
+        receive_window_message_count=_receive_window(
+            delete_rate, visibility_timeout_seconds, receivers, demand.work_seconds
+        ),
     )
 
 
 def _bounded(
-    setting: SqsDeliverySetting, delete_rate_per_second: float, visibility_timeout_seconds: float
+    setting: SqsDeliverySetting,
+    delete_rate_per_second: float,
+    visibility_timeout_seconds: float,
+    work_seconds: float,
 ) -> SqsDeliverySetting:
     """No more sent, nor received and held, than the deleters can do.
 
     Half-full requests of the others may leave them little of the client's CPU, which only the forecast knows.
     """
-    loop = DeleteLoop(
-        arrival_rate_per_second=float(delete_rate_per_second),
-        delete_rate_per_second=float(delete_rate_per_second),
-        visibility_timeout_seconds=visibility_timeout_seconds,
+    window = _receive_window(
+        delete_rate_per_second, visibility_timeout_seconds, setting.receiver_thread_count, work_seconds
     )
-    window = int(_rounded_down(loop.receive_window_message_count(), 2))
     return dataclasses.replace(
         setting,
         send_rate_limit_messages_per_second=min(
@@ -578,6 +577,30 @@ def _bounded(
         ),
         receive_window_message_count=min(setting.receive_window_message_count, window),
     )
+
+
+def _receive_window(
+    delete_rate_per_second: float,
+    visibility_timeout_seconds: float,
+    receiver_count: int,
+    work_seconds: float,
+) -> int:
+    """What receivers work on waits for its delete as well: of both, the slower decides how much may be held."""
+    worked = receiver_count / work_seconds if work_seconds else math.inf
+    loop = DeleteLoop(
+        arrival_rate_per_second=float(delete_rate_per_second),
+        delete_rate_per_second=min(float(delete_rate_per_second), worked),
+        visibility_timeout_seconds=visibility_timeout_seconds,
+    )
+    return int(_rounded_down(loop.receive_window_message_count(), 2))
+
+
+def worked_batch_max(visibility_timeout_seconds: float, work_seconds: float) -> int:
+    """Messages that one receiver works off in turn, within the share of the timeout that a message may wait."""
+    if not work_seconds:
+        return BATCH_MESSAGE_COUNT_MAX
+    within = RECEIVE_WINDOW_THETA * visibility_timeout_seconds / work_seconds
+    return max(1, min(BATCH_MESSAGE_COUNT_MAX, math.floor(within)))
 
 
 def _carried_per_second(outcome: Forecast) -> float:
@@ -603,7 +626,7 @@ def _spare(costs: QueueCosts, request_rate_per_second: float) -> tuple[int, floa
 def _rounded_down(value: float, digits: int) -> float:
     """To so many digits: advice that changes with every fit could never be measured twice."""
     unit = 10.0 ** (math.floor(math.log10(max(value, 1e-9))) + 1 - digits)
-    return math.floor(value / unit + 1e-9) * unit
+    return float(f"{math.floor(value / unit + 1e-9) * unit:.{digits}g}")
 
 
 def send_window(rate_per_second: float, latency_seconds: float, batch: int, sender_count: int) -> int:

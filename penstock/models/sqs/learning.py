@@ -50,7 +50,7 @@ _THROTTLED_FRACTION = 0.002  # of requests
 _GRACE_SECONDS = 1.0  # of admitted requests, before a limit is felt
 _PACED_CALM = 0.85
 _FULL_CLIENT = 0.9  # of its request rate
-_CLIENT_SECONDS_PER_REQUEST = 0.65e-3  # measured: 0.56-0.74 ms of one core with aiobotocore
+CLIENT_SECONDS_PER_REQUEST = 0.65e-3  # measured: 0.56-0.74 ms of one core with aiobotocore
 
 # name: (prior median, standard deviation of its logarithm)
 _PRIOR = {
@@ -363,7 +363,7 @@ def _ceilings(
         for o in observations
         if o.client_cpu_fraction > 0 and o.request_count >= 50
     ]
-    seconds = float(np.median(spent)) if spent else _CLIENT_SECONDS_PER_REQUEST
+    seconds = float(np.median(spent)) if spent else CLIENT_SECONDS_PER_REQUEST
     return request_rate, 1.0 / seconds
 
 

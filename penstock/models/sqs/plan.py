@@ -20,7 +20,6 @@ import numpy as np
 from penstock.models.inference.draws import quantiles
 from penstock.models.model import Array
 from penstock.models.sqs.delivery import (
-    BATCH_MESSAGE_COUNT_MAX,
     BATCH_SIZE_BYTES_MAX,
     VISIBILITY_TIMEOUT_SECONDS,
     VISIBILITY_TIMEOUT_SECONDS_MAX,
@@ -30,8 +29,10 @@ from penstock.models.sqs.delivery import (
     drive_of,
     enough_for_the_work,
     enough_senders,
+    worked_batch_max,
 )
-from penstock.models.sqs.duplicate_loop import DeleteLoop, Rescue, rescue
+from penstock.models.sqs.duplicate_loop import RECEIVE_PAUSE_FRACTION, DeleteLoop, Rescue, rescue
+from penstock.models.sqs.learning import CLIENT_SECONDS_PER_REQUEST
 from penstock.models.sqs.physics import Forecast, QueueCosts, forecast
 from penstock.models.sqs.queue_class import (
     GROUP_RECEIVED_MESSAGE_COUNT_MAX,
@@ -42,7 +43,7 @@ from penstock.models.sqs.queue_class import (
     request_rate_max_per_second,
 )
 from penstock.units import number, rounded
-from penstock.vocabulary import Demand, Estimate, setting_values
+from penstock.vocabulary import Demand, Estimate, knobs, setting_values
 
 MESSAGE_SHARE = 0.2  # of a single message's time, for each message of a batch, where it is not stated
 # A request takes time itself, also where a busy machine measured that it takes none.
@@ -50,6 +51,10 @@ _MESSAGE_SHARE_MAX = 0.95
 _DRAW_COUNT = 200
 _STATED_SPREAD = 0.03  # of a stated mean: what somebody wrote down is about right
 _LATENCY_SPREAD = 0.08
+_CLIENT_SPREAD = 0.25  # likewise of what a request takes of the processor
+_LAW_SPREAD = 0.07  # of mean latency: what the law is off by (24 simulated queues)
+# From the acceptance of a message until a poll can find it, where no latency is stated: (median, of its logarithm).
+_SPREAD_SECONDS = (0.004, 0.8)
 # A short poll looks into a part of the servers: of a latency that was measured so, long polls leave the rest out.
 SHORT_POLLED_SHARE = (0.3, 0.95)
 _AVERAGED_SECONDS = 60.0  # the predicted intervals are for means over a minute
@@ -87,6 +92,9 @@ class Conditions:
     deleter_count_max: int | None = None
     work_seconds: float = 0.0  # the consumer's own, for one message
     latency_objective_seconds: float | None = None
+    client_seconds_per_request: float = (
+        CLIENT_SECONDS_PER_REQUEST  # of one processor, which all threads share
+    )
     payload_size_bytes: int = 1024  # only its price and the size of a batch depend on it
     service_class: str = "standard"
     message_group_count: int | None = None  # of a FIFO queue; None is enough not to matter
@@ -143,8 +151,8 @@ def read_conditions(document: Mapping[str, Any]) -> Conditions:
 
 def plan(conditions: Conditions) -> SqsPlan:
     """The fewest threads and the smallest batches that carry the rate within the latency objective, and stay stable."""
-    costs = _costs(conditions, np.ones((1, 3)), 1.0)
-    timeout_seconds = enough_for_the_work(conditions.visibility_timeout_seconds, conditions.work_seconds)
+    costs = _costs(conditions, np.ones((1, 3)), 1.0, 1.0)
+    timeout_seconds = _timeout_seconds(conditions)
     demand = Demand(
         message_rate_per_second=conditions.message_rate_per_second, work_seconds=conditions.work_seconds
     )
@@ -159,9 +167,7 @@ def plan(conditions: Conditions) -> SqsPlan:
             deleter_count_max=conditions.deleter_count_max or 256,
             message_group_count=_ordered_groups(conditions),
         )
-        for batch in range(
-            1, min(BATCH_MESSAGE_COUNT_MAX, BATCH_SIZE_BYTES_MAX // conditions.payload_size_bytes) + 1
-        )
+        for batch in range(1, _batch_max(conditions) + 1)
     ]
     outcome = _forecast(costs, conditions, settings)
     best = _choose(conditions, settings, outcome)
@@ -174,9 +180,10 @@ def plan_rescue(
     """What to apply to a queue under these conditions that is in the duplicate loop already."""
     fixed, each = _split(conditions, "delete")
     receive_fixed, receive_each = _split(conditions, "receive")
-    batch = BATCH_MESSAGE_COUNT_MAX
+    batch = worked_batch_max(_timeout_seconds(conditions), conditions.work_seconds)
     return rescue(
         _loop(conditions),
+        batch_message_count_max=batch,
         receiver_rate_per_second=batch / (receive_fixed + batch * (receive_each + conditions.work_seconds)),
         undeleted_message_count=undeleted_message_count,
         visible_message_count=visible_message_count,
@@ -207,12 +214,20 @@ def _plan(conditions: Conditions, setting: SqsDeliverySetting, timeout_seconds: 
     rng = np.random.default_rng(0)
     scatter = np.exp(rng.normal(0.0, _STATED_SPREAD, (_DRAW_COUNT, 3)))
     delivery = np.exp(rng.normal(0.0, _LATENCY_SPREAD, (_DRAW_COUNT, 1)))
+    spread = np.exp(rng.normal(0.0, _SPREAD_SECONDS[1], (_DRAW_COUNT, 1)))
     if conditions.receive_wait_seconds == 0.0:
         delivery = delivery * rng.uniform(*SHORT_POLLED_SHARE, (_DRAW_COUNT, 1))
-    outcome = _forecast(_costs(conditions, scatter, delivery), conditions, [setting])
+    costs = _costs(conditions, scatter, delivery, spread)
+    client = costs.client_request_rate_max_per_second
+    client = client * np.exp(rng.normal(0.0, _CLIENT_SPREAD, client.shape))
+    costs = dataclasses.replace(costs, client_request_rate_max_per_second=client)
+    outcome = _forecast(costs, conditions, [setting])
     rate = np.minimum(outcome.goodput[:, 0], conditions.message_rate_per_second)
     counted = conditions.send_seconds_variation / math.sqrt(max(rate.mean() * _AVERAGED_SECONDS, 1.0))
     rate = rate * np.exp(rng.normal(0.0, counted, _DRAW_COUNT))
+    latency = outcome.latency_seconds[:, 0] * np.exp(
+        rng.normal(0.0, math.hypot(_LAW_SPREAD, counted), _DRAW_COUNT)
+    )
     linger_seconds = _linger_seconds(conditions, setting, float(outcome.latency_seconds.mean()))
     loop = _loop(conditions)
     collapse = loop.collapse_after_interval(variation=conditions.delete_seconds_variation)
@@ -228,10 +243,10 @@ def _plan(conditions: Conditions, setting: SqsDeliverySetting, timeout_seconds: 
         batch_linger_seconds=rounded(linger_seconds),
         wait_time_seconds=WAIT_TIME_SECONDS,
         connection_pool_count=threads + 2,
-        receive_pause_at_oldest_undeleted_seconds=loop.receive_pause_seconds(),
+        receive_pause_at_oldest_undeleted_seconds=RECEIVE_PAUSE_FRACTION * timeout_seconds,
         visibility_timeout_seconds=timeout_seconds,
         goodput_messages_per_second=_estimate(rate),
-        delivery_latency_seconds_mean=_estimate(outcome.latency_seconds[:, 0] + linger_seconds / 2.0),
+        delivery_latency_seconds_mean=_estimate(latency + linger_seconds / 2.0),
         deleter_outage_seconds_max=loop.outage_seconds_max(),
         collapse_after_seconds=None
         if math.isinf(collapse.expected) or _is_held_by_groups(conditions, loop)
@@ -244,6 +259,18 @@ def _plan(conditions: Conditions, setting: SqsDeliverySetting, timeout_seconds: 
 def _forecast(costs: QueueCosts, conditions: Conditions, settings: Sequence[SqsDeliverySetting]) -> Forecast:
     groups = _ordered_groups(conditions)
     return forecast(costs, drive_of(settings, 0, conditions.work_seconds, groups))
+
+
+def _timeout_seconds(conditions: Conditions) -> float:
+    return enough_for_the_work(conditions.visibility_timeout_seconds, conditions.work_seconds)
+
+
+def _batch_max(conditions: Conditions) -> int:
+    """What a request takes, and what a receiver works off in time."""
+    return min(
+        BATCH_SIZE_BYTES_MAX // conditions.payload_size_bytes,
+        worked_batch_max(_timeout_seconds(conditions), conditions.work_seconds),
+    )
 
 
 def _ordered_groups(conditions: Conditions) -> float:
@@ -262,6 +289,11 @@ def _explanation(
     goal = f"{number(conditions.message_rate_per_second)} messages/s"
     if setting.send_rate_limit_messages_per_second < 0.99 * conditions.message_rate_per_second:
         short = "; more deleters would carry it" if conditions.deleter_count_max else ""
+        if (
+            conditions.work_seconds
+            and setting.receiver_thread_count == knobs(setting)["receiver_thread_count"].high
+        ):
+            short = "; its work holds all receivers that a host may have, so it takes more hosts"
         if groups_min > _ordered_groups(conditions):
             short = f"; {groups_min} message groups would carry it, for each has one receiver at a time"
         return f"carries {number(setting.send_rate_limit_messages_per_second)} of {goal} at most{short}"
@@ -294,19 +326,21 @@ def _loop(conditions: Conditions) -> DeleteLoop:
     )
 
 
-def _costs(conditions: Conditions, scatter: Array, delivery: Array | float) -> QueueCosts:
+def _costs(
+    conditions: Conditions, scatter: Array, delivery: Array | float, spread: Array | float
+) -> QueueCosts:
     """The stated physics, a row for each of the scattered times; crowding is not stated, so there is none."""
     columns: dict[str, Array] = {}
     for index, action in enumerate(("send", "receive", "delete")):
         fixed, each = _split(conditions, action)
         columns[f"{action}_request_seconds"] = fixed * scatter[:, index : index + 1]
         columns[f"{action}_message_seconds"] = each * scatter[:, index : index + 1]
-    latency = conditions.delivery_latency_seconds
-    if latency is None:
-        latency = conditions.send_seconds + conditions.receive_seconds
-    count = len(scatter)
-    half_a_send = conditions.send_seconds / 2.0
-    columns["delivery_seconds"] = np.full((count, 1), max(latency - half_a_send, 1e-3)) * delivery
+    count, latency = len(scatter), conditions.delivery_latency_seconds
+    if latency is None:  # the poll waits already, so that half of it is on its way back
+        on_the_way = conditions.receive_seconds / 2.0 + _SPREAD_SECONDS[0] * spread
+    else:
+        on_the_way = max(latency - conditions.send_seconds / 2.0, 1e-3)
+    columns["delivery_seconds"] = np.full((count, 1), 1.0) * on_the_way * delivery
     variations = (conditions.send_seconds_variation, conditions.receive_seconds_variation)
     columns["variation_fraction"] = np.full((count, 1), max(math.fsum(variations) / 2.0, 0.01))
     quota = min(request_rate_max_per_second(conditions.service_class), _UNLIMITED)
@@ -317,7 +351,7 @@ def _costs(conditions: Conditions, scatter: Array, delivery: Array | float) -> Q
         coherence_fraction=np.zeros((count, 1)),
         efficiency_fraction=np.ones((count, 1)),
         request_rate_max_per_second=np.full((count, 1), quota),
-        client_request_rate_max_per_second=np.full((count, 1), _UNLIMITED),
+        client_request_rate_max_per_second=np.full((count, 1), 1.0 / conditions.client_seconds_per_request),
     )
 
 

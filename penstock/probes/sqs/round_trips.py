@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Mapping, Sequence
+from statistics import median
 from typing import Any, TypeVar
 
 from penstock.clock import Clock
@@ -20,6 +21,9 @@ RECEIVE_TRY_COUNT_MAX = 5
 REQUEST_COUNT_MAX = RECEIVE_TRY_COUNT_MAX * (3 * SINGLE_COUNT + 2 * BATCH_COUNT) + 6 * SINGLE_COUNT
 _WARM_UP_COUNT = 2  # requests on a cold connection say nothing
 _RECEIVE_WAIT_SECONDS = 2
+_STRAGGLER_FACTOR = (
+    4.0  # of the median; with a variation of 0.6, one request in 160 is no straggler and is left out
+)
 
 ResultT = TypeVar("ResultT")
 
@@ -44,7 +48,7 @@ class RoundTrips:
 
         Raises RequestError, and MeasurementError when nothing comes back.
         """
-        latencies = [await self._round_trip() for _ in range(SINGLE_COUNT)][_WARM_UP_COUNT:]
+        latencies = _ordinary([await self._round_trip() for _ in range(SINGLE_COUNT)][_WARM_UP_COUNT:])
         handles: list[str] = []
         for _ in range(SINGLE_COUNT):
             await self._send(1)
@@ -71,8 +75,8 @@ class RoundTrips:
         """By the names of the conditions (Any: some of them may be None)."""
         values: dict[str, Any] = {}
         for action in ("send", "receive", "delete"):
-            single = summarize(self._single_seconds[action][_WARM_UP_COUNT:])
-            batch = summarize(self._batch_seconds[action][1:])
+            single = summarize(_ordinary(self._single_seconds[action][_WARM_UP_COUNT:]))
+            batch = summarize(_ordinary(self._batch_seconds[action][1:]))
             slope = (batch.mean_seconds - single.mean_seconds) / (BATCH - 1) if batch.count else None
             values[f"{action}_seconds"] = single.mean_seconds
             values[f"{action}_seconds_per_message"] = (
@@ -83,20 +87,23 @@ class RoundTrips:
 
     async def _round_trip(self) -> float:
         """From the start of a send to the receive by a poll that waits already, as those of the plan do."""
-        poll = asyncio.create_task(self._receive(1))
+        poll = asyncio.create_task(self._poll())
         try:
             # Until the queue has the poll.
             await asyncio.sleep(max(self._single_seconds["send"], default=0.0))
             began_seconds = self._clock.monotonic_seconds()
             await self._send(1)
-            messages = await poll
+            messages, came_seconds = await poll
         finally:
             poll.cancel()
             await asyncio.gather(poll, return_exceptions=True)
-        seconds = self._clock.monotonic_seconds() - began_seconds
         for message in messages:
             await self._messages.delete(self._url, [message.receipt_handle])
-        return seconds
+        return came_seconds - began_seconds
+
+    async def _poll(self) -> tuple[list[ReceivedMessage], float]:
+        """What comes, and when: often before the sender hears that it was accepted."""
+        return await self._receive(1), self._clock.monotonic_seconds()
 
     async def _send(self, count: int) -> None:
         await self._timed("send", count, self._messages.send(self._url, self._bodies(count)))
@@ -142,3 +149,9 @@ class RoundTrips:
         self._sequence += count
         now = self._clock.now()
         return [body_of(self._session, self._sequence - index, now) for index in range(count)]
+
+
+def _ordinary(seconds: Sequence[float]) -> list[float]:
+    """All but stragglers: of ten, one that takes a quarter of a second would be most of the mean."""
+    most = _STRAGGLER_FACTOR * median(seconds) if seconds else 0.0
+    return [each for each in seconds if each <= most]

@@ -159,6 +159,18 @@ def test_every_candidate_is_complete_and_stable() -> None:
         assert candidate.send_rate_limit_messages_per_second <= derived["delete_capacity_messages_per_second"]
 
 
+@pytest.mark.parametrize("work_seconds", [0.2, 5.0, 30.0])
+def test_no_message_comes_back_while_it_is_worked_on(work_seconds: float) -> None:
+    """A full receive window, and a batch in the hands of one receiver, take half of the timeout at most."""
+    demand = Demand(message_rate_per_second=10, work_seconds=work_seconds)
+    for setting in (*MODEL.candidates(FIT, CONTEXT, demand), MODEL.advisable_default(FIT, CONTEXT, demand)):
+        derived = MODEL.derive(FIT, CONTEXT, setting, demand)
+        half_a_timeout = derived["visibility_timeout_seconds"] / 2.0
+        assert setting.batch_message_count * work_seconds <= half_a_timeout
+        held_seconds = setting.receive_window_message_count * work_seconds / setting.receiver_thread_count
+        assert held_seconds <= half_a_timeout
+
+
 def test_hard_limits_hold_while_they_can() -> None:
     """Few threads are kept to; what no setting meets is met as nearly as possible, never with nothing."""
     few = MODEL.candidates(FIT, CONTEXT, Demand(thread_count_max=6))

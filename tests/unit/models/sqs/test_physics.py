@@ -135,6 +135,52 @@ def test_spare_threads_take_half_full_batches_of_a_busy_client(
     assert only(forecast(costs, drive).goodput) == pytest.approx(total.received_count / 10.0, rel=0.1)
 
 
+@pytest.mark.parametrize(
+    ("send", "receive", "batch", "receivers"),
+    [(0.050, 0.004, 1, 2), (0.140, 0.138, 9, 2), (0.140, 0.138, 4, 4), (0.020, 0.020, 5, 2)],
+)
+def test_a_message_comes_as_soon_as_a_poll_is_there(
+    send: float, receive: float, batch: int, receivers: int
+) -> None:
+    """Before its sender has the answer, or only when a receiver is back: as simulated, within 15 %."""
+    chance = {"variation": 0.2}
+    queue = QueueTruth(
+        send=ActionTruth(request_seconds=send, **chance),
+        receive=ActionTruth(request_seconds=receive, **chance),
+        delete=ActionTruth(request_seconds=0.010, **chance),
+        spread_seconds_median=0.004,
+        spread_sigma=0.5,
+    )
+    rate = 0.8 * batch / send
+    conduct = Conduct(
+        receiver_count=receivers,
+        deleter_count=2,
+        send_batch=batch,
+        receive_batch=batch,
+        delete_batch=batch,
+        send_rate_limit_per_second=rate,
+        long_polls=True,
+    )
+    total = play(World(queue=queue), conduct, 60.0, seed=1).total
+    costs = some_costs(
+        send_request_seconds=send,
+        send_message_seconds=1e-6,
+        receive_request_seconds=receive,
+        receive_message_seconds=1e-6,
+        delete_request_seconds=0.010,
+        delete_message_seconds=1e-6,
+        delivery_seconds=0.0045 + receive / 2.0,
+        variation_fraction=0.2,
+    )
+    drive = a_drive(
+        receiver_count=receivers,
+        deleter_count=2,
+        batch_message_count=batch,
+        send_rate_limit_per_second=rate,
+    )
+    assert only(forecast(costs, drive).latency_seconds) == pytest.approx(total.latency_seconds_mean, rel=0.15)
+
+
 def test_a_full_send_window_bounds_the_latency() -> None:
     """Little: with a slow receiver the wait is the window over the rate, and without a window it grows."""
     slow = some_costs(receive_request_seconds=0.096)

@@ -191,6 +191,33 @@ async def test_messages_come_as_soon_as_the_plan_for_what_was_measured_says(
     assert found.delivery_latency_seconds_mean.expected == pytest.approx(since_offered, rel=0.1)
 
 
+async def test_a_message_may_be_there_before_its_sender_is_answered(clock: VirtualClock) -> None:
+    """Its latency ends with the poll that brings it, also where sends take long."""
+    slow = dataclasses.replace(QUEUE.send, request_seconds=0.100)
+    queue = dataclasses.replace(QUEUE, send=slow, spread_seconds_median=0.001)
+    probe = a_probe(SqsService(queue, clock=clock, seed=0), clock, MemoryJournal())
+    await probe.run(a_plan("advised", 5.0, offered_per_second=5.0))
+    assert probe.course is not None
+    assert probe.course.conditions is not None
+    assert probe.course.conditions.delivery_latency_seconds == pytest.approx(
+        0.051 + 0.001 + 0.010 + 0.002, rel=0.1
+    )
+
+
+async def test_one_straggler_is_not_how_a_queue_is(clock: VirtualClock) -> None:
+    """Of ten round trips one would be most of the mean; a plan for it has batches that nobody needs."""
+    queue = dataclasses.replace(QUEUE, straggler_fraction=0.03, straggler_seconds=2.0)
+    probe = a_probe(SqsService(queue, clock=clock, seed=0), clock, MemoryJournal())
+    await probe.run(a_plan("advised", 5.0, offered_per_second=5.0))
+    assert probe.course is not None
+    conditions = probe.course.conditions
+    assert conditions is not None
+    assert conditions.send_seconds == pytest.approx(0.020, rel=0.2)
+    assert conditions.receive_seconds == pytest.approx(0.022, rel=0.2)
+    assert conditions.delete_seconds == pytest.approx(0.024, rel=0.2)
+    assert conditions.delivery_latency_seconds == pytest.approx(0.112, rel=0.2)
+
+
 async def test_a_run_teaches_how_long_requests_take_and_nothing_of_a_setting(clock: VirtualClock) -> None:
     """Also one that collapsed: the fit knows the server's times, and no setting counts as measured."""
     probe = a_probe(SqsService(QUEUE, clock=clock, seed=0), clock, MemoryJournal())

@@ -34,6 +34,7 @@ _EXAMPLE = """\
 @click.group(
     "what-if",
     epilog=examples(
+        f"penstock measure {DELIVERY.command} --mode advised --json | jq '.results[0].conditions' > conditions.json",
         f"penstock what-if {DELIVERY.command} < conditions.json",
         f"penstock what-if {DELIVERY.command} --conditions conditions.json --json | jq .receive_window_message_count",
         f"penstock what-if {DELIVERY.command} --undeleted 30000 --visible 120000 < conditions.json",

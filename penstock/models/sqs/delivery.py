@@ -52,7 +52,7 @@ from penstock.models.sqs.queueing import (
 )
 from penstock.models.sqs.studies import Queue, studies
 from penstock.models.study import Study
-from penstock.units import KiB, MiB, counted
+from penstock.units import KiB, MiB, counted, format_seconds
 from penstock.vocabulary import (
     Context,
     Cost,
@@ -93,6 +93,8 @@ _STEP_FACTOR_MAX = 6  # so that the next probe, at four times the connections, i
 # Of a logarithm: what the law of mean latency is off by at settings not measured (24 queues: the best score).
 _UNSEEN_SPREAD = 0.05
 _BEYOND_CEILING = 4.0  # of it: threads that wait for the client's CPU are not busy, and it takes more of them
+_LINGER_SECONDS_MAX = 1.0  # where no latency was asked for
+_LINGER_TOLD = 0.05  # of the latency: what waiting for a batch adds to it is said
 _BATCHES = (1, 2, 3, 4, 5, 6, 8, 10)
 
 
@@ -336,7 +338,7 @@ class SqsDeliveryModel:
         outcome = self._forecast(learning.mean_costs(fit), context, [setting], demand)
         rate = float(_capped(outcome.goodput, demand)[0, 0])
         timeout_seconds = _visibility_timeout_seconds(fit, demand)
-        linger_seconds = _linger_seconds(setting, demand, rate, float(outcome.latency_seconds[0, 0]))
+        linger = _linger_seconds(setting, demand, outcome)
         loop = DeleteLoop(
             arrival_rate_per_second=float(np.minimum(outcome.send_rate, outcome.receive_rate)[0, 0]),
             delete_rate_per_second=float(outcome.delete_rate[0, 0]),
@@ -346,8 +348,8 @@ class SqsDeliveryModel:
             "connection_pool_count": float(_thread_count(setting) + 2),
             "wait_time_seconds": WAIT_TIME_SECONDS,
             "visibility_timeout_seconds": timeout_seconds,
-            "batch_linger_seconds": linger_seconds,
-            "usd_per_million_messages": _usd_per_million_messages(context, setting, rate, linger_seconds),
+            "batch_linger_seconds": linger,
+            "usd_per_million_messages": _usd_per_million_messages(context, setting, rate, linger),
             "delete_capacity_messages_per_second": loop.delete_rate_per_second,
             "deleter_outage_seconds_max": loop.outage_seconds_max(),
             "warn_at_oldest_undeleted_seconds": timeout_seconds / 3.0,
@@ -368,13 +370,18 @@ class SqsDeliveryModel:
     def remarks(
         self, fit: Fit, context: Context, setting: SqsDeliverySetting, demand: Demand
     ) -> Sequence[str]:
-        """Whether the advice goes beyond what was tried."""
-        del context, demand
+        """What waiting for a batch adds, and whether the advice goes beyond what was tried."""
+        found, outcome = [], self._forecast(learning.mean_costs(fit), context, [setting], demand)
+        waited = _linger_seconds(setting, demand, outcome) / 2.0
+        if waited > _LINGER_TOLD * float(outcome.latency_seconds[0, 0]):
+            found.append(
+                f"Waiting for a batch to fill adds {format_seconds(waited)} to the latency of a message, on average."
+            )
         tried = learning.sender_count_tried(fit)
-        if not fit.observation_count or setting.sender_thread_count <= tried:
-            return ()
-        were = f"{counted(tried, 'sender')} {'was' if tried == 1 else 'were'}"
-        return (f"No more than {were} tried: beyond that this is the physics alone.",)
+        if fit.observation_count and setting.sender_thread_count > tried:
+            were = f"{counted(tried, 'sender')} {'was' if tried == 1 else 'were'}"
+            found.append(f"No more than {were} tried: beyond that this is the physics alone.")
+        return tuple(found)
 
     def regime(self, fit: Fit, context: Context, demand: Demand, *, beside_bytes: int = 0) -> Regime:
         """No message is so large that the host's network would matter."""
@@ -669,16 +676,28 @@ def enough_for_the_work(visibility_timeout_seconds: float, work_seconds: float) 
     return max(visibility_timeout_seconds, enough)
 
 
-def _linger_seconds(
-    setting: SqsDeliverySetting, demand: Demand, rate: float, latency_seconds: float
+def _linger_seconds(setting: SqsDeliverySetting, demand: Demand, outcome: Forecast) -> float:
+    """Of the first setting of an outcome."""
+    rate = float(_capped(outcome.goodput, demand)[0, 0])
+    latency_seconds = float(outcome.latency_seconds[0, 0])
+    return linger_seconds(
+        setting.batch_message_count, rate, demand.latency_objective_seconds, latency_seconds
+    )
+
+
+def linger_seconds(
+    batch: int, rate_per_second: float, latency_objective_seconds: float | None, latency_seconds: float
 ) -> float:
-    """How long a sender waits for a batch to fill: until it is full, or the objective leaves no more."""
-    if setting.batch_message_count == 1 or rate <= 0:
+    """How long a sender waits for a batch to fill: until it is full, or the objective leaves no more.
+
+    On average a message waits for half of it.
+    """
+    if batch == 1 or rate_per_second <= 0:
         return 0.0
-    until_full = (setting.batch_message_count - 1) / rate
-    if demand.latency_objective_seconds is None:
-        return min(until_full, 1.0)
-    return max(0.0, min(until_full, demand.latency_objective_seconds - latency_seconds))
+    until_full = (batch - 1) / rate_per_second
+    if latency_objective_seconds is None:
+        return min(until_full, _LINGER_SECONDS_MAX)
+    return max(0.0, min(until_full, 2.0 * (latency_objective_seconds - latency_seconds)))
 
 
 def _usd_per_million_messages(

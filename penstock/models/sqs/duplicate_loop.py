@@ -152,7 +152,8 @@ def rescue(
         count += 1
     healed = DeleteLoop(
         arrival_rate_per_second=arrival_rate,
-        delete_rate_per_second=count * rate_of_one,
+        # What is worked on is held as well.
+        delete_rate_per_second=min(count * rate_of_one, receivers_for(count) * receiver_rate_per_second),
         visibility_timeout_seconds=loop.visibility_timeout_seconds,
     )
     return Rescue(

@@ -69,9 +69,7 @@ REQUESTS_PER_MESSAGE_BATCH = 3  # one send, one receive, one delete
 _FILLED_MIN = 0.35
 # Of a window that holds senders back, over a measurement that begins with it empty (simulated).
 _WINDOW_FILLED = 0.96
-_LEFT_SHARE = (
-    0.5  # of the time until a receiver is back: how long the rest of a batch waits for it (simulated)
-)
+_LEFT_SHARE = 0.5  # of the time until a receiver is back: how long the rest of a batch waits (simulated)
 _ON_THE_WAY_SECONDS_MIN = 1e-4
 _PACED_MARGIN = 0.2  # of the limit: where so much more could be carried, the limit alone decides
 
@@ -158,9 +156,7 @@ class _Rates:
     send_seconds: Array
     receive_seconds: Array  # with the consumer's work
     held_seconds: Array
-    on_the_way_seconds: (
-        Array  # from the end of a send to the receive of a full batch, where that comes after it
-    )
+    on_the_way_seconds: Array  # from the end of a send to the receive of a full batch, where that is later
     undisturbed_seconds: Array  # from the start of a send to the receive, of a message that waits for nothing
     unlimited: Array  # of the senders, whatever the limit and the window say
     send: Array
@@ -295,7 +291,6 @@ def _rates_with(
     receive_seconds = alone.receive + wait_seconds
     delete_seconds = alone.delete + wait_seconds
     delivery_seconds = costs.delivery_seconds + receive_seconds - alone.single_receive
-    # A poll that waits may have the message before the sender knows that it was accepted.
     on_the_way = np.maximum(delivery_seconds - send_seconds / 2.0, _ON_THE_WAY_SECONDS_MIN)
     empty_receive_seconds = alone.empty_receive + wait_seconds
     held_seconds = (
@@ -330,17 +325,14 @@ def _rates_with(
         most=receives,
     )
     waiting, unfilled = 1.0 - carried / receive, 1.0 - carried / (batch * receives)
-    saved_seconds = waiting * unfilled * (alone.receive - alone.empty_receive)
-    left = np.maximum(1.0 - drive.receiver_count / batch, 0.0)
-    left_seconds = _LEFT_SHARE * waiting * left * (empty_receive_seconds + drive.work_seconds)
+    # A poll that waits may have the message before the sender knows that it was accepted.
+    arrival = delivery_seconds + waiting * _batch_seconds(drive, alone, wait_seconds, unfilled)
     return _Rates(
         send_seconds=send_seconds,
         receive_seconds=receive_seconds,
         held_seconds=held_seconds,
         on_the_way_seconds=on_the_way,
-        undisturbed_seconds=send_seconds / 2.0
-        + np.maximum(delivery_seconds - saved_seconds, _ON_THE_WAY_SECONDS_MIN)
-        + left_seconds,
+        undisturbed_seconds=send_seconds / 2.0 + np.maximum(arrival, _ON_THE_WAY_SECONDS_MIN),
         unlimited=unlimited,
         send=send,
         windowed=windowed,
@@ -350,6 +342,13 @@ def _rates_with(
         requests=carried / batch + receives + deletes,
         client_wait_seconds=wait_seconds,
     )
+
+
+def _batch_seconds(drive: Drive, alone: _Undisturbed, wait_seconds: Array, unfilled: Array) -> Array:
+    """What batches add to the way of a message that finds receivers: fewer wait than messages come, none is full."""
+    saved = unfilled * (alone.receive - alone.empty_receive)
+    left = np.maximum(1.0 - drive.receiver_count / drive.batch_message_count, 0.0)
+    return np.asarray(_LEFT_SHARE * left * (alone.empty_receive + wait_seconds + drive.work_seconds) - saved)
 
 
 def _requests(

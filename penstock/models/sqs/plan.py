@@ -29,6 +29,7 @@ from penstock.models.sqs.delivery import (
     drive_of,
     enough_for_the_work,
     enough_senders,
+    linger_seconds,
     worked_batch_max,
 )
 from penstock.models.sqs.duplicate_loop import RECEIVE_PAUSE_FRACTION, DeleteLoop, Rescue, rescue
@@ -92,9 +93,7 @@ class Conditions:
     deleter_count_max: int | None = None
     work_seconds: float = 0.0  # the consumer's own, for one message
     latency_objective_seconds: float | None = None
-    client_seconds_per_request: float = (
-        CLIENT_SECONDS_PER_REQUEST  # of one processor, which all threads share
-    )
+    client_seconds_per_request: float = CLIENT_SECONDS_PER_REQUEST  # of one processor that all share
     payload_size_bytes: int = 1024  # only its price and the size of a batch depend on it
     service_class: str = "standard"
     message_group_count: int | None = None  # of a FIFO queue; None is enough not to matter
@@ -228,7 +227,12 @@ def _plan(conditions: Conditions, setting: SqsDeliverySetting, timeout_seconds: 
     latency = outcome.latency_seconds[:, 0] * np.exp(
         rng.normal(0.0, math.hypot(_LAW_SPREAD, counted), _DRAW_COUNT)
     )
-    linger_seconds = _linger_seconds(conditions, setting, float(outcome.latency_seconds.mean()))
+    linger = linger_seconds(
+        setting.batch_message_count,
+        conditions.message_rate_per_second,
+        conditions.latency_objective_seconds,
+        float(outcome.latency_seconds.mean()),
+    )
     loop = _loop(conditions)
     collapse = loop.collapse_after_interval(variation=conditions.delete_seconds_variation)
     groups_min = message_group_count_min(
@@ -240,13 +244,13 @@ def _plan(conditions: Conditions, setting: SqsDeliverySetting, timeout_seconds: 
     threads = setting.sender_thread_count + setting.receiver_thread_count + setting.deleter_thread_count
     return SqsPlan(
         setting=setting,
-        batch_linger_seconds=rounded(linger_seconds),
+        batch_linger_seconds=rounded(linger),
         wait_time_seconds=WAIT_TIME_SECONDS,
         connection_pool_count=threads + 2,
         receive_pause_at_oldest_undeleted_seconds=RECEIVE_PAUSE_FRACTION * timeout_seconds,
         visibility_timeout_seconds=timeout_seconds,
         goodput_messages_per_second=_estimate(rate),
-        delivery_latency_seconds_mean=_estimate(latency + linger_seconds / 2.0),
+        delivery_latency_seconds_mean=_estimate(latency + linger / 2.0),
         deleter_outage_seconds_max=loop.outage_seconds_max(),
         collapse_after_seconds=None
         if math.isinf(collapse.expected) or _is_held_by_groups(conditions, loop)
@@ -289,10 +293,8 @@ def _explanation(
     goal = f"{number(conditions.message_rate_per_second)} messages/s"
     if setting.send_rate_limit_messages_per_second < 0.99 * conditions.message_rate_per_second:
         short = "; more deleters would carry it" if conditions.deleter_count_max else ""
-        if (
-            conditions.work_seconds
-            and setting.receiver_thread_count == knobs(setting)["receiver_thread_count"].high
-        ):
+        receiver_count_max = knobs(setting)["receiver_thread_count"].high
+        if conditions.work_seconds and setting.receiver_thread_count == receiver_count_max:
             short = "; its work holds all receivers that a host may have, so it takes more hosts"
         if groups_min > _ordered_groups(conditions):
             short = f"; {groups_min} message groups would carry it, for each has one receiver at a time"
@@ -307,13 +309,6 @@ def _explanation(
         else f"without the receive window a deleter stopped for {loop.outage_seconds_max():.0f} s collapses the queue"
     )
     return f"carries {goal} with deleters at most 70 % busy; {danger}"
-
-
-def _linger_seconds(conditions: Conditions, setting: SqsDeliverySetting, latency_seconds: float) -> float:
-    until_full = (setting.batch_message_count - 1) / conditions.message_rate_per_second
-    if conditions.latency_objective_seconds is None:
-        return min(until_full, 1.0)
-    return max(0.0, min(until_full, 2.0 * (conditions.latency_objective_seconds - latency_seconds)))
 
 
 def _loop(conditions: Conditions) -> DeleteLoop:
@@ -340,7 +335,7 @@ def _costs(
         on_the_way = conditions.receive_seconds / 2.0 + _SPREAD_SECONDS[0] * spread
     else:
         on_the_way = max(latency - conditions.send_seconds / 2.0, 1e-3)
-    columns["delivery_seconds"] = np.full((count, 1), 1.0) * on_the_way * delivery
+    columns["delivery_seconds"] = np.broadcast_to(on_the_way * delivery, (count, 1))
     variations = (conditions.send_seconds_variation, conditions.receive_seconds_variation)
     columns["variation_fraction"] = np.full((count, 1), max(math.fsum(variations) / 2.0, 0.01))
     quota = min(request_rate_max_per_second(conditions.service_class), _UNLIMITED)

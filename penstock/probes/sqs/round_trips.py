@@ -21,9 +21,8 @@ RECEIVE_TRY_COUNT_MAX = 5
 REQUEST_COUNT_MAX = RECEIVE_TRY_COUNT_MAX * (3 * SINGLE_COUNT + 2 * BATCH_COUNT) + 6 * SINGLE_COUNT
 _WARM_UP_COUNT = 2  # requests on a cold connection say nothing
 _RECEIVE_WAIT_SECONDS = 2
-_STRAGGLER_FACTOR = (
-    4.0  # of the median; with a variation of 0.6, one request in 160 is no straggler and is left out
-)
+# Of the median; with a variation of 0.6, one request in 160 is no straggler and is left out.
+_STRAGGLER_FACTOR = 4.0
 
 ResultT = TypeVar("ResultT")
 

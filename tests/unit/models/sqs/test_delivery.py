@@ -159,6 +159,20 @@ def test_every_candidate_is_complete_and_stable() -> None:
         assert candidate.send_rate_limit_messages_per_second <= derived["delete_capacity_messages_per_second"]
 
 
+def test_what_waiting_for_a_batch_adds_is_said() -> None:
+    """Half of the linger, on average; an objective leaves as much as keeps the mean of all messages within it."""
+    batched = dataclasses.replace(MODEL.default_setting(CONTEXT), batch_message_count=10)
+    slow = Demand(message_rate_per_second=20)
+    (words,) = MODEL.remarks(FIT, CONTEXT, batched, slow)
+    assert "adds 225 ms to the latency of a message" in words
+    assert MODEL.derive(FIT, CONTEXT, batched, slow)["batch_linger_seconds"] == pytest.approx(0.45)
+    assert MODEL.remarks(FIT, CONTEXT, MODEL.default_setting(CONTEXT), slow) == ()
+    soon = dataclasses.replace(slow, latency_objective_seconds=0.1)
+    waited = MODEL.derive(FIT, CONTEXT, batched, soon)["batch_linger_seconds"] / 2.0
+    latency = MODEL.predict(FIT, CONTEXT, batched, soon)["delivery_latency_seconds_mean"].expected
+    assert latency + waited == pytest.approx(0.1, rel=0.05)
+
+
 @pytest.mark.parametrize("work_seconds", [0.2, 5.0, 30.0])
 def test_no_message_comes_back_while_it_is_worked_on(work_seconds: float) -> None:
     """A full receive window, and a batch in the hands of one receiver, take half of the timeout at most."""

@@ -153,6 +153,8 @@ def test_what_is_worked_on_is_deleted_before_it_comes_back(rate: float, work_sec
         visible_message_count=1000,
     )
     assert rescued.batch_message_count * work_seconds <= half_a_timeout
+    window_seconds = rescued.receive_window_message_count * work_seconds / rescued.receiver_thread_count
+    assert window_seconds <= half_a_timeout
 
 
 def test_work_that_holds_all_receivers_is_said() -> None:

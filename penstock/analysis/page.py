@@ -16,7 +16,7 @@ from penstock.report.difference import welch
 from penstock.report.figure import Table
 from penstock.report.markdown import markdown_tables
 from penstock.report.page import render_tables
-from penstock.units import counted, format_bytes, quantity
+from penstock.units import counted, ends, format_bytes, number, quantity
 
 SLOW_FRACTION = 0.7  # of what hosts of the same place come to
 PEER_COUNT_MIN = 3  # hosts, without which nobody is slow
@@ -29,6 +29,7 @@ ROW_COUNT_MAX = 50  # of each table, the worst first
 _FULL_CPU_FRACTION = 0.85
 _REFUSED_FRACTION = 0.02
 _SLOWER_RATIO = 1.4
+_FITTED = ("value", "value_low", "value_high", "gain", "gain_low", "gain_high")
 
 Row = Mapping[str, Any]
 Page = dict[str, Any]
@@ -42,7 +43,7 @@ def page(answers: Mapping[str, Sequence[Row]], source: str) -> Page:
         "host_count": len({row["host"] for row in answers["hosts"]}),
         "observation_count": sum(row["observation_count"] for row in answers["places"]),
         "usd": round(sum(row["usd"] for row in spent), 6),
-        "places": list(_places(answers["places"], answers["fits"])),
+        "places": sorted(_places(answers["places"], answers["fits"]), key=lambda row: -(row["gain"] or 0.0)),
         "slow_hosts": sorted(_slow(answers["hosts"]), key=lambda row: row["fraction"])[:ROW_COUNT_MAX],
         "changes": sorted(_changes(answers["days"]), key=lambda row: -max(row["ratio"], 1 / row["ratio"]))[
             :ROW_COUNT_MAX
@@ -59,9 +60,7 @@ def _places(places: Iterable[Row], fits: Iterable[Row]) -> Iterator[dict[str, An
             **_rounded(place),
             "payload_size_bytes": fit.get("payload_size_bytes"),
             "setting": json.loads(fit["setting"]) if fit else None,
-            "value": _digits(fit["value"]) if fit else None,
-            "value_low": _digits(fit["value_low"]) if fit else None,
-            "value_high": _digits(fit["value_high"]) if fit else None,
+            **{name: _known_digits(fit.get(name)) for name in _FITTED},
             "bottleneck": fit.get("bottleneck"),
         }
 
@@ -133,6 +132,10 @@ def _rounded(row: Row) -> dict[str, Any]:
     return {name: _digits(value) if isinstance(value, float) else value for name, value in row.items()}
 
 
+def _known_digits(value: float | None) -> float | None:
+    return None if value is None else _digits(value)
+
+
 def _digits(value: float) -> float:
     """Nine of them: the order in which many numbers are added shows in the last ones."""
     return float(f"{value:.9g}")
@@ -146,7 +149,8 @@ def rendered(found: Page, form: str) -> str:
     if form == "json":
         return json.dumps(found, indent=2, default=str) + "\n"
     lead = (
-        f"{counted(found['observation_count'], 'observation')} of {found['source']}; "
+        f"{counted(found['observation_count'], 'observation')} of {counted(found['host_count'], 'host')} in "
+        f"{found['source']}; "
         f"probes cost ${found['usd']:.4g} in the time that is there."
     )
     return (markdown_tables if form == "markdown" else render_tables)("The fleet", lead, list(_tables(found)))
@@ -199,18 +203,21 @@ def _where(row: Row) -> dict[str, str]:
 
 def _place_words(row: Row) -> dict[str, str]:
     operation = OPERATIONS.get(row["operation"])
-    advised, expected = "-", "-"
+    advised, expected, gained = "-", "-", "-"
     if operation is not None and row["setting"] is not None:
         metric: str = operation.model.value_metric
         advised = operation.words.setting_in_full(row["setting"], row["payload_size_bytes"])
         low, value, high = (quantity(metric, row[name]) for name in ("value_low", "value", "value_high"))
         expected = f"{value} ({low} to {high})"
+        if row["gain"] is not None:
+            gained = f"{number(row['gain'])} x{ends(number(row['gain_low']), number(row['gain_high']))}"
     return {
         **_where(row),
         "hosts": str(row["host_count"]),
         "observations": f"{row['observation_count']:,}",
         "refused": f"{row['refused_fraction']:.2%}",
         "set": advised,
+        "over the SDK's default": gained,
         "expects (90 %)": expected,
         "limit": row["bottleneck"] or "-",
     }

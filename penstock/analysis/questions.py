@@ -88,6 +88,9 @@ FIT_COLUMNS: Mapping[str, str] = {
     "value_low": "double",
     "value": "double",
     "value_high": "double",
+    "gain_low": "double",
+    "gain": "double",
+    "gain_high": "double",
     "bottleneck": "string",
 }
 
@@ -114,7 +117,7 @@ def fit_of(sample: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     advice = recommend(
         model, fit, newest.context, Demand(), previous=None, now=newest.started_at, validity_seconds=3600.0
     )
-    expected = advice.prediction[model.value_metric]
+    expected, gain = advice.prediction[model.value_metric], advice.gain_over_default
     return [
         {
             **{name: getattr(place, name) for name in PLACE},
@@ -124,6 +127,9 @@ def fit_of(sample: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
             "value_low": float(expected.low),
             "value": float(expected.expected),
             "value_high": float(expected.high),
+            "gain_low": None if gain is None else float(gain.low),
+            "gain": None if gain is None else float(gain.expected),
+            "gain_high": None if gain is None else float(gain.high),
             "bottleneck": advice.bottleneck,
         }
     ]

@@ -87,6 +87,9 @@ def _worth(verdict: Verdict) -> str:
     span = ends(_times(over.low), _times(over.high))
     if abs(over.expected - 1.0) <= ALIKE_WITHIN:
         words = f"Set {setting}: as fast as {first}'s defaults{span}"
+    elif over.low <= 1.0 <= over.high and verdict.basis == Basis.PRIOR:
+        guessed = f"Nothing was measured here yet: tables suggest {verdict.setting_words}"
+        words = f"{guessed}, not known to do better than {first}'s defaults{span}"
     elif over.low <= 1.0 <= over.high:
         words = f"Set {setting}: not known to do better than {first}'s defaults{span}"
     else:

@@ -49,6 +49,7 @@ class Advice:
     recommendation: Recommendation[Any]
     default_setting: Any  # of the operation's own type
     default_expected: Estimate | None
+    default_prices: Mapping[str, float]  # in dollars, by the names of `derived`, where the operation has some
     doubled_knob: str
     doubled_gain_fraction: float | None  # of the value, with twice of all that a host divides
 

@@ -11,7 +11,7 @@ from penstock.report.changes import change_sentence
 from penstock.report.episodes import episode_sentence
 from penstock.report.findings import Advice, ClientGain, PlaceFindings, PlaceVerdict, Report
 from penstock.report.material import Copy
-from penstock.report.remarks import HELPS_FROM, cost_words, likeliest_failure
+from penstock.report.remarks import HELPS_FROM, JUDGED_COUNT_MIN, cost_words, likeliest_failure
 from penstock.report.rhythm import rhythm_sentence
 from penstock.report.wording import age_words, capital, date_words, gain_span, interval, percent, place_words
 from penstock.units import counted, format_bytes, format_seconds, label, number
@@ -108,6 +108,7 @@ def _facts(
     facts = []
     if expected is not None:
         facts.append((f"Expected {label(place.value_metric)}", interval(place.value_metric, expected)))
+        facts += _worth(place.value_metric, expected, advice, verdict.gains)
     facts.append(("How sure", _sure(place, made.basis)))
     until = f"valid until {date_words(made.expires_at)} UTC"
     if made.has_expired(now):
@@ -116,6 +117,29 @@ def _facts(
     facts += _limits(advice)
     facts.append(("What it cost", _cost(verdict)))
     return facts
+
+
+_MOVED = {"bytes_per_second": (1e9, "1 GB"), "messages_per_second": (1e6, "a million messages")}
+
+
+def _worth(
+    metric: str, expected: Estimate, advice: Advice, gains: tuple[ClientGain, ...]
+) -> list[tuple[str, str]]:
+    """What the gain over the first client is in time, where there is one, and in money, where settings differ in it."""
+    found, derived = [], advice.recommendation.derived
+    for ending, (amount, words) in _MOVED.items():
+        if metric.endswith(ending) and gains and gains[0].gain.low > 1.0:
+            seconds = amount / expected.expected
+            alone = f"{gains[0].client} by itself takes {format_seconds(seconds * gains[0].gain.expected)}"
+            found.append(f"{words} in {format_seconds(seconds)}, where {alone}")
+    for name, price in advice.default_prices.items():
+        if f"{derived.get(name, price):.2g}" != f"{price:.2g}":
+            found.append(f"{_usd(derived[name])} {label(name).removeprefix('usd ')} instead of {_usd(price)}")
+    return [("What it is worth", capital("; ".join(found)))] if found else []
+
+
+def _usd(amount: float) -> str:
+    return f"${amount:.2f}" if amount >= 0.01 else cost_words("usd", amount)
 
 
 def _sure(place: PlaceFindings, basis: Basis) -> str:
@@ -129,7 +153,7 @@ def _sure(place: PlaceFindings, basis: Basis) -> str:
         )
         words += f"; it rests on {some}"
     judged = place.promised_coverage
-    if judged.count:
+    if judged.count >= JUDGED_COUNT_MIN:
         words += f"; {judged.within_count} of the last {judged.count} came as foreseen (90 % is right)"
     return words
 

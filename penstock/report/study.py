@@ -61,6 +61,7 @@ from penstock.vocabulary import (
 
 CURVE_POINT_COUNT = 25
 JUDGED_COUNT_MAX = 100
+PRICED = "usd_per_"  # what is derived of a setting and begins so is what it costs
 FIGURED_CONTEXT_COUNT_MAX = 3  # of one place; the others are rows of the table
 _FLAT = 1.05  # a knob that changes the value by less than this is not drawn
 
@@ -292,11 +293,19 @@ class _Studied:
             recommendation=standing,
             default_setting=default,
             default_expected=ask(context, default, demand),
+            default_prices=self._prices(context, default, demand),
             doubled_knob=names[0],
             doubled_gain_fraction=then.expected / now.expected - 1.0
             if now and then and now.expected > 0
             else None,
         )
+
+    def _prices(self, context: Context, setting: Any, demand: Demand) -> dict[str, float]:
+        fit = self._expectations.fit
+        if fit is None or self._expectations.of(context, setting, demand) is None:
+            return {}
+        derived = self._model.derive(fit, context, setting, demand)
+        return {name: value for name, value in derived.items() if name.startswith(PRICED)}
 
     def _renewed(self, previous: Recommendation[Any]) -> Recommendation[Any]:
         """The stored advice as a daemon that starts now gives it again: only changes are stored, fits go on."""
@@ -451,12 +460,15 @@ class _Studied:
         for cell in fit.cells if fit else ():
             learned[cell.payload_size_bytes] += cell.count
 
-        def measured(made: Recommendation[Any]) -> tuple[int, int]:
+        def measured(one: Recommendation[Any]) -> tuple[int, int]:
             """What the fit knows decides where nothing is as young as was asked for."""
-            size = made.context.payload_size_bytes
+            size = one.context.payload_size_bytes
             return counts[size], learned[size]
 
-        return max((a.recommendation for a in self._ordinary), key=measured, default=None)
+        made = [a.recommendation for a in self._ordinary]
+        if not any(map(any, map(measured, made))):  # what is neither small nor large speaks for the rest
+            return made[len(made) // 2] if made else None
+        return max(made, key=measured)
 
     def _regrets(self) -> tuple[Regret, ...]:
         advice = self._most_measured

@@ -48,10 +48,14 @@ def test_the_page_tells_who_is_slow_what_changed_and_what_it_cost(found: tuple[P
     assert told["changes"][0]["ratio"] == pytest.approx(0.5, rel=0.2)
     assert [row["host_count"] for row in told["places"]] == [len(HOSTS)] * 2
     assert all(row["setting"]["thread_count"] >= 4 for row in told["places"])
+    gains = [row["gain"] for row in told["places"]]
+    assert gains == sorted(gains, reverse=True)
+    assert gains[0] > 1.0
     for form in ("markdown", "html"):
         text = rendered(told, form)
         assert CHANGED.region in text
         assert "times as long" in text
+        assert f"{gains[0]:.3g} x (" in text
     assert json.loads(rendered(told, "json"))["usd"] == told["usd"]
 
 
@@ -101,7 +105,7 @@ def test_a_host_writes_its_days_and_the_report_reads_them(tmp_path: Path) -> Non
     assert f"{NOON:%Y-%m-%d}: 1 observation\n" in written.output
     read = run(cli, ["report", "--from", str(fleet), "--format", "markdown", "--output", str(page_file)])
     assert read.exit_code == 0, read.output
-    assert "1 observation of" in page_file.read_text("utf-8")
+    assert "1 observation of 1 host in" in page_file.read_text("utf-8")
 
 
 def test_what_another_version_wrote_is_no_evidence() -> None:

@@ -47,6 +47,10 @@ def test_it_says_all_that_is_known() -> None:
         ),
         ({"gains": {}, "bottleneck": "unknown", "changed_at": None}, "Set 29 threads x 8.8 MiB; cost $0.07"),
         ({"basis": "prior"}, "29 threads x 8.8 MiB (from tables, not measured here): "),
+        (
+            {"basis": "prior", "gains": {"boto3": Estimate(0.4, 2.4, 5.5)}},
+            "Nothing was measured here yet: tables suggest 29 threads x 8.8 MiB, not known to do better than boto3's",
+        ),
         ({"basis": "default"}, "Nothing is known yet: "),
         ({"usd": 0.001}, "cost less than a cent in 7 d."),
         ({"usd": 0.0066}, "cost less than a cent in 7 d."),

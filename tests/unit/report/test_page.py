@@ -18,7 +18,7 @@ from penstock.report.first_screen import first_screens
 from penstock.report.markdown import escape, render_markdown
 from penstock.report.page import render_html
 from penstock.report.study import study
-from penstock.vocabulary import Basis, Context, Origin, Place
+from penstock.vocabulary import Basis, Context, Estimate, Origin, Place
 from tests.factories import NOON, an_inconclusive
 from tests.unit.report.materials import (
     HOUR,
@@ -328,6 +328,64 @@ def test_what_a_client_reaches_is_drawn_beside_the_advice_and_not_beside_the_pea
     points = _client_points(place, lifted, place.value_metric)
     assert points == _client_points(place, curve, place.value_metric)
     assert points
+
+
+def test_the_first_screen_says_what_a_gain_is_worth() -> None:
+    """In time, over the client that most use, and in money where settings differ in it; no gain is worth nothing."""
+    report = a_report()
+    (place,) = report.places
+    verdict = place.verdict
+    assert verdict is not None
+    priced = [
+        dataclasses.replace(
+            each,
+            recommendation=dataclasses.replace(
+                each.recommendation,
+                prediction={"throughput_bytes_per_second": Estimate(9e7, 1e8, 1.1e8)},
+                derived={"usd_per_million_objects": 0.12},
+            ),
+            default_prices={"usd_per_million_objects": 1.2},
+        )
+        for each in place.advice
+    ]
+
+    def worth(gain: Estimate, *, prices: bool) -> str | None:
+        gains = (dataclasses.replace(verdict.gains[0], gain=gain),)
+        advice = tuple(priced if prices else (dataclasses.replace(p, default_prices={}) for p in priced))
+        shown = dataclasses.replace(place, verdict=dataclasses.replace(verdict, gains=gains), advice=advice)
+        (screen,) = first_screens(dataclasses.replace(report, places=(shown,)))
+        return dict(screen.facts).get("What it is worth")
+
+    assert worth(Estimate(1.5, 2.0, 2.5), prices=False) == "1 GB in 10 s, where boto3 by itself takes 20 s"
+    assert worth(Estimate(0.9, 1.1, 1.3), prices=True) == "$0.12 per million objects instead of $1.20"
+    assert worth(Estimate(0.9, 1.1, 1.3), prices=False) is None
+
+
+def test_one_promise_that_was_kept_is_no_record() -> None:
+    """Nine of ten are right: of fewer than ten nothing is said."""
+    report = a_report()
+    (place,) = report.places
+    for count, is_said in ((1, False), (9, False), (10, True)):
+        judged = dataclasses.replace(place.promised_coverage, within_count=count, count=count)
+        shown = dataclasses.replace(place, promised_coverage=judged)
+        (screen,) = first_screens(dataclasses.replace(report, places=(shown,)))
+        assert ("came as foreseen" in dict(screen.facts)["How sure"]) is is_said
+
+
+def test_where_nothing_was_measured_a_size_in_the_middle_comes_first() -> None:
+    """Not the smallest that there is advice for, which hardly anybody asks about first."""
+    sizes = [2**16, 2**26, 2**40]
+    advice = [
+        dataclasses.replace(
+            real_advice(), context=dataclasses.replace(real_advice().context, payload_size_bytes=size)
+        )
+        for size in sizes
+    ]
+    fit = dataclasses.replace(a_real_fit(), cells=())
+    report = a_report(observations={}, fits=[fit], recommendations=advice, histories={}, changes=[])
+    (place,) = report.places
+    assert place.verdict is not None
+    assert place.verdict.payload_size_bytes == sizes[1]
 
 
 @pytest.mark.parametrize(("gain", "helps"), [(-0.1, False), (0.029, False), (0.3, True), (None, True)])

@@ -20,12 +20,13 @@ SIGMA_TYPICAL = 0.08  # of a measurement whose noise scale is 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurements:
-    """What was measured, as arrays of shape (measurements,); `coordinates` is (measurements, 2)."""
+    """What was measured, as arrays of shape (measurements,); `coordinates` is (measurements, 3)."""
 
     log_values: Array
     noise_scale: Array  # c_i: 1 for an ordinary probe, less where many requests were averaged
     is_trusted: NDArray[np.bool_]
-    coordinates: Array  # where the Gaussian process sees it, in octaves
+    # Where the Gaussian process sees it: octaves of threads and of part size, and whether on credits.
+    coordinates: Array
     has_misfit: NDArray[np.bool_]  # whether the Gaussian process applies at all
     group: NDArray[np.int64]  # the client that measured; -1 is penstock itself
     hours: Array  # when, from any origin
@@ -63,8 +64,9 @@ class Misfit:
     weather: float = 0.0
 
     def alike(self, left: Array, right: Array) -> Array:
-        """Covariance of what the law is off by at coordinates (a, 2) and (b, 2)."""
-        return np.asarray(self.amplitude**2 * matern(left, right, self.length_octaves), dtype=np.float64)
+        """Covariance of what the law is off by at coordinates (a, 3) and (b, 3)."""
+        alike = matern(left, right, (*self.length_octaves, _REGIME_LENGTH))
+        return np.asarray(self.amplitude**2 * alike, dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,8 @@ def matern(left: Array, right: Array, lengths: tuple[float, ...]) -> Array:
 # parts is anybody's guess: waves of parts and blocks of a store make combs that are a third of an octave apart.
 _AMPLITUDES = {0.0: 0.25, 0.05: 0.25, 0.1: 0.22, 0.2: 0.15, 0.4: 0.08, 0.8: 0.05}
 _LENGTHS = ((0.3, 0.6), (1.0, 2.0), (2.5, 4.0))
+# What the law is off by on credits is half of what it is off by without: two ceilings are seldom off alike.
+_REGIME_LENGTH = 1.0
 _WEATHERS = {0.0: 0.7, 0.1: 0.2, 0.2: 0.1}  # most hours are like the ones before
 _WEATHER_HOURS = 1.0  # after which a slow mode of a shared network is another one
 SIGMAS = (0.018, 0.03, 0.05, 0.08, 0.12, 0.18, 0.27)  # noise, where all sizes of it are tried
@@ -177,7 +181,7 @@ class Remainder:
         self._pull = np.linalg.solve(self._noise, residual.T)
 
     def means(self, here: Array) -> Array:
-        """What is expected besides each draw at coordinates (settings, 2): (draws, settings)."""
+        """What is expected besides each draw at coordinates (settings, 3): (draws, settings)."""
         return np.asarray((self._reach(here) @ self._pull).T, dtype=np.float64)
 
     def variance(self, here: Array) -> Array:

@@ -23,7 +23,6 @@ from penstock.models.inference.misfit import (
     Measurements,
     Misfit,
     Unexplained,
-    matern,
     noise_covariance,
     noise_covariances,
     noise_log_likelihoods,
@@ -215,7 +214,7 @@ def _marginals(problem: Problem, peak: Peak, shapes: Sequence[Misfit]) -> Array:
     seen = data.of(np.flatnonzero(data.has_misfit))
     clients = structure(seen, replace(misfit, amplitude=0.0, weather=0.0))
     waves = {
-        lengths: matern(seen.coordinates, seen.coordinates, lengths)
+        lengths: Misfit(amplitude=1.0, length_octaves=lengths).alike(seen.coordinates, seen.coordinates)
         for lengths in {m.length_octaves for m in shapes}
     }
     hours = same_hour(seen)

@@ -63,7 +63,9 @@ class Evidence:
             log_values=self.column("log_value"),
             noise_scale=self.column("noise_scale"),
             is_trusted=self.column("is_trusted") > 0,
-            coordinates=np.stack([np.log2(self.column("n")), np.log2(self.column("s"))], axis=1),
+            coordinates=np.column_stack(
+                [np.log2(self.column("n")), np.log2(self.column("s")), self.column("is_burst")]
+            ),
             has_misfit=self.is_throughput(),
             group=self.column("client").astype(np.int64),
             hours=self.column("hours"),

@@ -81,7 +81,7 @@ class Posterior:
         """Draws of the logarithm, (draws, settings)."""
         if self.shapes is not None:
             return shapeless.means(self._sightings, self.shapes, _points(transfers))
-        values, here = transfers.log_throughput(self.draws), _coordinates(transfers)
+        values, here = transfers.log_throughput(self.draws), self._coordinates(transfers)
         for turn, each in enumerate(self._remainders):
             values[turn :: len(self._remainders)] += each.means(here)
         return values
@@ -90,7 +90,7 @@ class Posterior:
         """How much the law may be off at each setting, as a variance (settings,)."""
         if self.shapes is not None:
             return shapeless.variance(self._sightings, self.shapes, _points(transfers))
-        here = _coordinates(transfers)
+        here = self._coordinates(transfers)
         return np.asarray(
             np.mean([each.variance(here) for each in self._remainders], axis=0), dtype=np.float64
         )
@@ -107,11 +107,16 @@ class Posterior:
 
     def strangeness(self, transfers: Transfers) -> Array:
         """How little the nearest measurement tells of each setting, as a share of a variance (settings,)."""
-        seen = self._data.coordinates
+        seen = self._data.coordinates[:, :2]
         if not len(seen):
             return np.ones(len(transfers.n))
-        told = matern(_coordinates(transfers), seen, _NEAR_OCTAVES).max(axis=1)
+        told = matern(_knobs(transfers), seen, _NEAR_OCTAVES).max(axis=1)
         return np.asarray(1.0 - told**2, dtype=np.float64)
+
+    def _coordinates(self, transfers: Transfers) -> Array:
+        """As the misfits see them; on credits or not is one where all was measured without."""
+        is_told = bool(self.evidence.column("is_burst").any())
+        return np.column_stack([_knobs(transfers), is_told * transfers.is_burst])
 
     def together(self, transfers: Transfers) -> Array:
         """Draws of the logarithm around what is predicted, (draws, settings), for comparing a few settings.
@@ -127,7 +132,7 @@ class Posterior:
         """What is not known of settings beyond the spread of the draws, together: (settings, settings)."""
         if self.shapes is not None:
             return shapeless.covariance(self._sightings, self.shapes, _points(transfers))
-        here = _coordinates(transfers)
+        here = self._coordinates(transfers)
         return np.asarray(
             np.mean([each.covariance(here) for each in self._remainders], axis=0), dtype=np.float64
         )
@@ -174,8 +179,8 @@ def _wiggles(factor: Array, count: int) -> Array:
 
 
 def _points(transfers: Transfers) -> Array:
-    return np.column_stack([_coordinates(transfers), np.log2(transfers.size)])
+    return np.column_stack([_knobs(transfers), np.log2(transfers.size)])
 
 
-def _coordinates(transfers: Transfers) -> Array:
+def _knobs(transfers: Transfers) -> Array:
     return np.stack([np.log2(transfers.n), np.log2(transfers.s)], axis=1)

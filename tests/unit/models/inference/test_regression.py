@@ -6,12 +6,9 @@ import numpy as np
 import pytest
 
 from penstock.models.inference.misfit import (
-    SIGMAS,
     Measurements,
     Misfit,
     Unexplained,
-    noise_log_likelihoods,
-    sigma_log_prior,
 )
 from penstock.models.inference.posterior import Array, Gaussian
 from penstock.models.inference.regression import (
@@ -40,7 +37,7 @@ def measured(values: Array, *, trusted: Array | None = None, hours: Array | None
         log_values=values,
         noise_scale=np.ones(count),
         is_trusted=np.zeros(count, dtype=np.bool_) if trusted is None else trusted.astype(np.bool_),
-        coordinates=np.stack([X[:count], np.zeros(count)], axis=1),
+        coordinates=np.stack([X[:count], np.zeros(count), np.zeros(count)], axis=1),
         has_misfit=np.ones(count, dtype=np.bool_),
         group=np.full(count, -1, dtype=np.int64),
         hours=np.arange(count, dtype=np.float64) if hours is None else hours,
@@ -220,18 +217,3 @@ def test_of_several_peaks_the_likeliest_counts() -> None:
     alone = settle(problem, near[None], sigma=0.1)[1]
     assert settle(problem, np.array([far, near]), sigma=0.1)[1] == pytest.approx(alone)
     assert settle(problem, far[None], sigma=0.1)[1] < alone - 10
-
-
-def test_likelihoods_of_all_noises_are_those_of_the_definition() -> None:
-    """Minus half of residual, inverse covariance, residual, and of the logarithm of the determinant; and the prior."""
-    rng = np.random.default_rng(0)
-    roots = rng.standard_normal((3, 5, 5))
-    shared = np.asarray(roots @ np.swapaxes(roots, 1, 2), dtype=np.float64)
-    residual, scale = 3.0 * rng.standard_normal(5), rng.uniform(0.5, 2.0, 5)
-    found = noise_log_likelihoods(residual, shared, scale)
-    for k, known in enumerate(shared):
-        for column, sigma in enumerate(SIGMAS):
-            covariance = known + np.diag((sigma * scale) ** 2)
-            likely = residual @ np.linalg.solve(covariance, residual) + np.linalg.slogdet(covariance)[1]
-            expected = -0.5 * likely + sigma_log_prior(np.array([sigma]))[0]
-            assert found[k, column] == pytest.approx(expected)

@@ -156,7 +156,7 @@ async def test_a_prior_that_is_wrong_is_overruled_by_few_measurements(
         await host.live(app, hours=0.001)
         assert app.conductor.fleet is not None
         assert len(app.conductor.fleet.told(HERE, [])) > 8
-        await host.live(app, until=lambda: len(host.observations) >= 4)
+        await host.live(app, until=lambda: len(host.observations) >= 5)
         assert host.fraction_of_best(app) >= 0.97
 
 

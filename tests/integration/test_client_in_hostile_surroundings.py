@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.client import advice
 from penstock.client.advice import Adviser
 from tests.integration import all_of_the_client
 from tests.integration.scripted_advisor import Served, served_in_thread
@@ -186,6 +187,7 @@ def test_the_end_of_the_interpreter_is_quiet(server: Served) -> None:
     program = """
 import atexit, threading
 from tests.integration import all_of_the_client as c
+from penstock.client import advice
 from penstock.client.advice import Adviser
 from penstock.client.connection import Connections
 from penstock.client.lease import Lease
@@ -209,8 +211,9 @@ c.use()
         run(program)
 
 
-def test_a_signal_handler_may_ask(server: Served) -> None:
+def test_a_signal_handler_may_ask(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also when it interrupts the one who is asking, and holds the lock."""
     adviser = Adviser()
+    monkeypatch.setattr(advice, "_SOCKET_TIMEOUT_SECONDS", 0.05)  # for the lock alone: sockets have theirs
     with adviser._lock:
         all_of_the_client.usable(adviser.advise("s3_upload", all_of_the_client.SIZE))

@@ -156,11 +156,6 @@ class Chances:
         return float(np.sqrt(self.table.sum(axis=0) @ np.square(SIGMAS)))
 
     @property
-    def doubt(self) -> float:
-        """How far the law may be off, likewise."""
-        return float(np.sqrt(self.table.sum(axis=1) @ [each.amplitude**2 for each in MISFITS]))
-
-    @property
     def likeliest(self) -> Misfit:
         """The one that is likelier than any other."""
         return MISFITS[int(np.argmax(self.table.sum(axis=1)))]

@@ -70,10 +70,10 @@ class Posterior:
     @cached_property
     def _remainders(self) -> list[Remainder]:
         """What the draws leave for each of the misfits to say."""
-        residual = self.evidence.measurements().log_values - self.evidence.law()(self.draws)
         is_rate, turns = self.evidence.is_throughput(), len(self.unexplained)
+        residual = self._data.log_values - self.evidence.law()(self.draws)[:, is_rate]
         return [
-            Remainder(each, self._data, self.weights[is_rate], residual[turn::turns, is_rate])
+            Remainder(each, self._data, self.weights[is_rate], residual[turn::turns])
             for turn, each in enumerate(self.unexplained)
         ]
 

@@ -36,4 +36,4 @@ def test_a_host_writes_into_a_bucket_and_the_report_reads_it(
         cli, ["report", "--from", destination, "--format", "markdown", "--output", str(page)]
     )
     assert read.exit_code == 0, read.output
-    assert f"1 observation of {destination}" in page.read_text("utf-8")
+    assert f"1 observation of 1 host in {destination}" in page.read_text("utf-8")

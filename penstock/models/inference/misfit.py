@@ -65,8 +65,9 @@ class Misfit:
 
     def alike(self, left: Array, right: Array) -> Array:
         """Covariance of what the law is off by at coordinates (a, 3) and (b, 3)."""
-        alike = matern(left, right, (*self.length_octaves, _REGIME_LENGTH))
-        return np.asarray(self.amplitude**2 * alike, dtype=np.float64)
+        if self.amplitude == 0:
+            return np.zeros((len(left), len(right)))
+        return self.amplitude**2 * matern(left, right, (*self.length_octaves, _REGIME_LENGTH))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +97,7 @@ def structure(data: Measurements, misfit: Misfit) -> Array:
     both = data.has_misfit[:, None] & data.has_misfit[None, :]
     if misfit.weather > 0:
         shared += both * misfit.weather**2 * same_hour(data)
-    if misfit.amplitude > 0:
-        shared += both * misfit.alike(data.coordinates, data.coordinates)
-    return shared
+    return shared + both * misfit.alike(data.coordinates, data.coordinates)
 
 
 def same_hour(data: Measurements) -> Array:
@@ -109,8 +108,9 @@ def same_hour(data: Measurements) -> Array:
 
 def matern(left: Array, right: Array, lengths: tuple[float, ...]) -> Array:
     """Matern-5/2 correlation between coordinates (a, k) and (b, k), each with its own length."""
-    scaled = (left[:, None, :] - right[None, :, :]) / np.array(lengths)
-    distance = np.sqrt(5.0 * np.einsum("abk,abk->ab", scaled, scaled))
+    left, right = left / np.array(lengths), right / np.array(lengths)
+    square = (left**2).sum(axis=1)[:, None] + (right**2).sum(axis=1) - 2 * left @ right.T
+    distance = np.sqrt(5.0 * np.maximum(square, 0.0))
     return np.asarray((1 + distance + distance**2 / 3) * np.exp(-distance), dtype=np.float64)
 
 

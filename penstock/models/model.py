@@ -175,13 +175,14 @@ class Belief:
     def variance(self) -> Array:
         return np.asarray(self.draws.var(axis=0) + np.diag(self.besides), dtype=np.float64)
 
-    def covariance_with(self, index: int) -> Array:
-        """Of each setting with one; what so few draws cannot tell from chance counts as nothing."""
+    @property
+    def covariance(self) -> Array:
+        """Of all settings; what so few draws cannot tell from chance counts as nothing."""
         away = self.draws - self.draws.mean(axis=0)
-        shared, variance = away[:, index] @ away / len(away), (away**2).mean(axis=0)
-        certainty = shared**2 / np.maximum(variance * variance[index], 1e-24)
+        shared, variance = away.T @ away / len(away), (away**2).mean(axis=0)
+        certainty = shared**2 / np.maximum(np.outer(variance, variance), 1e-24)
         shared = shared * np.maximum(0.0, 1.0 - _CHANCE / len(away) / np.maximum(certainty, 1e-12))
-        return np.asarray(shared + self.besides[index], dtype=np.float64)
+        return np.asarray(shared + self.besides, dtype=np.float64)
 
 
 @runtime_checkable

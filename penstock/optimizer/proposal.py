@@ -3,14 +3,16 @@
 A cold place is entered gently: the model's ramp first, and never more than four times the connections that were
 tried before. From then on each affordable setting is judged by its knowledge gradient: if it were measured, how much
 better would the advice be, on average over what the measurement may turn out to be? With posterior mean m_z of the
-logarithm of the value of setting z, covariances S as they are believed (`Belief`), and noise sigma,
+logarithm of the value of setting z, less its price, covariances S as they are believed (`Belief`), and noise sigma,
 
-    gain(x) = E_t max_z exp(a_z - b_z^2 / 2 + t b_z) / max_z exp(a_z) - 1,    a_z = m_z + S_zz / 2,    t ~ N(0, 1),
-    b_z(x)  = S_zx / sqrt(S_xx + sigma^2),
+    gain(x) = max_k (E_t max_z exp(a_z - b_z^2 / 2 + t b_z) / max_z exp(a_z) - 1) / k,
+    a_z     = m_z + S_zz / 2,    b_z(x) = S_zx / sqrt(S_xx + sigma^2 / k),    t ~ N(0, 1),
 
-where correlations that the number of draws cannot tell from none count as none. A measurement of what is hopeless
-still counts when it tells something about what is not: a few threads show what one connection can do.
-The gain is divided by the price of the probe as a share of what a probe may cost.
+of k measurements in a row, for where noise is great none would change the advice by itself (Frazier and Powell 2010,
+"Paradoxes in learning and the marginal value of information"). Correlations that the number of draws cannot tell from
+none count as none. A measurement of what is hopeless still counts when it tells something about what is not: a few
+threads show what one connection can do. The gain is divided by the price of the probe as a share of what a probe may
+cost.
 
 A model that has a belief about settings together is asked for it; for the others, and where the physics does not
 describe the place, it is that of scikit-optimize's Gaussian process (`surrogate`).
@@ -54,10 +56,10 @@ Array = NDArray[np.float64]
 
 _NEIGHBOUR_RATIO_MAX = 1.25
 _PAYS = 1.15  # a step of the ramp must bring so much, or the ramp is over
-_SHORTLIST_COUNT = 48
 _CLIMB_COUNT = 24  # of the best within one step, the first that is affordable
-_PRICED_COUNT = 12  # of the shortlist, the most telling: only these are priced
-_OPTIMISM = 1.5  # standard deviations
+_PRICED_COUNT = 12  # the most telling: only these are priced
+# Standard deviations: what is not the best though it were so much better and the best so much worse.
+_HOPELESS = 3.0
 # Probes of this payload size: one of so many is made near the advice once a dozen are known. A change is mostly felt
 # there: with one of six it was noticed after 8.5 probes (median of 42 uploads that changed), with one of three after 4.
 _VERIFY_EVERY = 3
@@ -70,6 +72,7 @@ _SUSPECT_AMONG = 4
 _NOISE_MIN = 0.04
 _SURPASSES = 1.15  # times the best that is expected: a surprise that is looked at again where it was
 _REPEAT_WINDOW = 10  # probes: what was measured among them tells less when it is measured again
+_AHEAD_COUNTS = (1, 3, 10)  # measurements that the gradient looks ahead
 _NODE_COUNT = 11  # of the quadrature over t
 # What a standard deviation of belief is worth by itself, when no measurement would change the advice, as a share of
 # what is expected of the setting: nobody is curious about what is hopeless.
@@ -259,20 +262,18 @@ _REFUSAL_PRICE = 20.0  # of a probe, per share that is refused: applications suf
 
 def _most_telling(quest: Quest, field: _Field, reachable: NDArray[np.bool_]) -> ProbePlan[Any] | None:
     sigma = max(_NOISE_MIN, quest.fit.residual_fraction_p50 / 0.67)
-    shortlist = _shortlist(field, reachable, quest.seed)
     weight = objective.bargain_after(len(quest.history)).connections_worth * field.price
     thrifty = replace(field.belief, draws=field.belief.draws - weight)
-    gains = knowledge_gradient(thrifty, shortlist, sigma)
+    gains = np.where(reachable, knowledge_gradient(thrifty, sigma), -np.inf)
     priced: list[tuple[float, int]] = []
-    for position in np.argsort(-gains):
-        index = shortlist[position]
+    for index in np.argsort(-gains):
         setting = field.settings[index]
         cost = quest.cost(setting)
-        if _is_affordable(quest, setting, cost):
+        if reachable[index] and _is_affordable(quest, setting, cost):
             repeats = sum(o.setting == setting for o in quest.history[-_REPEAT_WINDOW:])
             price = _share(cost, quest.cost_max) ** 0.5 * (1 + repeats)
             price *= 1.0 + _REFUSAL_PRICE * float(field.refused_fraction[index])
-            priced.append((float(gains[position]) / price, index))
+            priced.append((float(gains[index]) / price, int(index)))
         if len(priced) >= _PRICED_COUNT:
             break
     if not priced:
@@ -298,33 +299,25 @@ def _reachable(quest: Quest, field: _Field) -> NDArray[np.bool_]:
     return reachable if reachable.any() else field.connections <= field.connections.min()
 
 
-def _shortlist(field: _Field, reachable: NDArray[np.bool_], seed: int) -> list[int]:
-    """The incumbent, promising settings, and some from all over."""
-    allowed = np.flatnonzero(reachable)
-    optimism = field.belief.mean + _OPTIMISM * np.sqrt(field.belief.variance)
-    ranked = allowed[np.argsort(-optimism[allowed])]
-    half = _SHORTLIST_COUNT // 2
-    promising = [int(i) for i in ranked[: 4 * half : 4]]  # neighbours in rank are neighbours in place
-    anywhere = [int(i) for i in np.random.default_rng(seed).permutation(allowed)[:half]]
-    incumbent = [field.incumbent] if reachable[field.incumbent] else []
-    return list(dict.fromkeys([*incumbent, *promising, *anywhere]))
+def knowledge_gradient(belief: Belief, sigma: float) -> Array:
+    """Expected relative improvement of the advice from one measurement of each setting.
 
-
-def knowledge_gradient(belief: Belief, shortlist: Sequence[int], sigma: float) -> Array:
-    """Expected relative improvement of the advice from one measurement of each setting on the list."""
+    Where no single measurement would change the advice a few of them may: what each of those adds counts.
+    """
     nodes, masses = np.polynomial.hermite_e.hermegauss(_NODE_COUNT)
     masses = masses / masses.sum()
     variance = belief.variance + 1e-12
     level = belief.mean + 0.5 * variance
     level -= level.max()
-    gains = np.empty(len(shortlist))
-    for position, index in enumerate(shortlist):
-        moves = belief.covariance_with(index) / np.sqrt(variance[index] + sigma**2)
-        after = np.exp(level - 0.5 * moves**2 + nodes[:, None] * moves).max(axis=1)
-        gains[position] = masses @ after - 1.0
-    listed = list(shortlist)
-    worth_knowing = np.sqrt(variance[listed]) * np.exp(level[listed])
-    return np.asarray(np.maximum(gains, 0.0) + _CURIOSITY * worth_knowing, dtype=np.float64)
+    away = _HOPELESS * np.sqrt(variance)
+    may_be_best = level + away >= (level - away).max()
+    shared, gains = belief.covariance[:, may_be_best], np.zeros(len(level))
+    for count in _AHEAD_COUNTS:
+        moves = shared / np.sqrt(variance + sigma**2 / count)[:, None]
+        base = level[may_be_best] - 0.5 * moves**2
+        after = np.exp([(base + node * moves).max(axis=1) for node in nodes])
+        gains = np.maximum(gains, (masses @ after - 1.0) / count)
+    return np.asarray(gains + _CURIOSITY * np.sqrt(variance) * np.exp(level), dtype=np.float64)
 
 
 def _is_affordable(quest: Quest, setting: Any, cost: Cost) -> bool:

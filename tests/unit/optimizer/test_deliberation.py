@@ -176,16 +176,24 @@ def test_surrogate_starts_from_the_model() -> None:
     assert belief.variance.min() > 0.05**2
 
 
-@pytest.mark.parametrize("sigma", [0.05, 0.3])
-def test_knowledge_gradient_is_that_of_a_lognormal_belief(sigma: float) -> None:
-    """One value is certain, the other as good on average: the gain is that of an option at the money."""
-    belief = NormalDist(mu=-0.5 * 0.5**2, sigma=0.5)
+@pytest.mark.parametrize(
+    ("ahead", "sigma", "repeats"), [(0.0, 0.05, 1), (0.0, 0.3, 1), (-0.3, 0.6, 3), (-0.2, 0.6, 10)]
+)
+def test_knowledge_gradient_is_that_of_a_lognormal_belief(ahead: float, sigma: float, repeats: int) -> None:
+    """One value is certain, the other is worth an option on it: where one measurement changes nothing, one of a few.
+
+    Black and Scholes: ahead by so much of the logarithm, and moved by so much.
+    """
+    spread = 0.5 if ahead == 0 else -ahead
+    belief = NormalDist(mu=ahead - 0.5 * spread**2, sigma=spread)
     drawn = np.zeros((4000, 2))
     drawn[:, 1] = [belief.inv_cdf((i + 0.5) / 4000) for i in range(4000)]
-    moves = 0.5**2 / np.hypot(0.5, sigma)
-    expected = 2 * NormalDist().cdf(moves / 2) - 1
-    known = Belief(draws=drawn, besides=np.zeros((2, 2)))
-    assert knowledge_gradient(known, [0, 1], sigma) == pytest.approx([0.0, expected], abs=0.01)
+    moves = spread**2 / np.hypot(spread, sigma / np.sqrt(repeats))
+    of_one, of_other = (NormalDist().cdf(ahead / moves + sign * moves / 2) for sign in (1, -1))
+    expected = (np.exp(ahead) * of_one - of_other) / repeats + 1e-3 * spread * np.exp(ahead)
+    gains = knowledge_gradient(Belief(draws=drawn, besides=np.zeros((2, 2))), sigma)
+    assert gains[0] == pytest.approx(0.0, abs=1e-9)
+    assert gains[1] == pytest.approx(expected, rel=0.15)
 
 
 def test_the_price_of_a_probe_is_its_mean_share_of_the_bounds() -> None:

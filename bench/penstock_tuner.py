@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from math import inf
 from typing import Any
 
+import numpy as np
+
 from bench.surfaces import DOWNLOADING, BenchSetting, Limits, SurfaceDescription
 from penstock.models import burst
 from penstock.models.model import Fit, PerformanceModel, is_newly_changed
@@ -15,7 +17,7 @@ from penstock.models.s3.parts import PART_SIZE_BYTES_MIN
 from penstock.models.s3.transfer import S3TransferModel
 from penstock.models.s3.upload import S3UploadModel
 from penstock.optimizer.deliberation import Case, Conclusion, deliberate
-from penstock.optimizer.objective import Bargain, choose
+from penstock.optimizer.objective import Bargain, price, utility
 from penstock.optimizer.recommendation import recommend, within_reach
 from penstock.vocabulary import Context, Cost, Demand, Observation, ProbePlan, Reason, Recommendation, Regime
 
@@ -134,7 +136,8 @@ class PenstockTuner(Learner):
         candidates = list(self._model.candidates(fit, self._context, demand))
         settings = within_reach(self._model, fit, self._context, demand, candidates)
         appraisal = self._model.appraise(fit, self._context, settings, demand)
-        chosen = [choose(appraisal, demand.objective, bargain=bargain) for bargain in offered]
+        useful, cost = utility(appraisal, demand.objective), price(appraisal, demand.objective)
+        chosen = [int(np.argmin(bargain.rank(useful, cost))) for bargain in offered]
         return [self._clip(settings[index]) for index in chosen]
 
     def predict_interval(self, setting: BenchSetting) -> tuple[float, float]:

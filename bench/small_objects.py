@@ -5,8 +5,7 @@ the client waits before it asks again, as boto3 does (five times, twice as long 
 and the whole trial fails) or as s5cmd does (eleven times, half a second at least). `penstock tune` makes twelve trials
 of the size that it makes for real clients, in virtual time. The advice is judged by long runs beside the best number
 of threads of a ladder, and once more by a client that keeps to the rate that was advised with it. An oracle is judged
-likewise: it knows the long runs of the ladder and the rate, and takes no more threads than advice would after as many
-trials (`bargain_after`).
+likewise: it knows the long runs of the ladder and the rate, and takes no more threads than advice would (`BARGAIN`).
 
 `python -m bench small-objects`: without `--seed` one is drawn, and printed.
 """
@@ -26,7 +25,7 @@ import numpy as np
 from bench.spread import carried_out, fresh_seeds
 from penstock.clock import SystemClock
 from penstock.models.s3.ranges import UploadRanges
-from penstock.optimizer.objective import bargain_after
+from penstock.optimizer.objective import BARGAIN
 from penstock.tuning.clients import small_object_count
 from penstock.tuning.command import Failure, Report
 from penstock.tuning.session import Task, advise, propose
@@ -227,7 +226,7 @@ def _judged(store: Store, task: Task, trials: list[Trial], known: dict[int, floa
         threads, named = advice.setting.thread_count, advice.bottleneck
         limit = advice.derived.get("request_rate_limit_per_second", inf)
         kept = long_run(store, threads, limit)
-    oracle = by_the_rule(known, len(trials))
+    oracle = by_the_rule(known)
     at_the_rate = goodput(store, oracle, rate_limit_per_second=store.rate_per_second)
     return Judged(
         store=store,
@@ -244,10 +243,10 @@ def _judged(store: Store, task: Task, trials: list[Trial], known: dict[int, floa
     )
 
 
-def by_the_rule(known: dict[int, float], trial_count: int) -> int:
-    """How many threads are advised after so many trials where it is known what each number of them reaches."""
+def by_the_rule(known: dict[int, float]) -> int:
+    """How many threads are advised where it is known what each number of them reaches."""
     counts = list(known)
-    rank = bargain_after(trial_count).rank(np.array([known[count] for count in counts]), np.log(counts))
+    rank = BARGAIN.rank(np.array([known[count] for count in counts]), np.log(counts))
     return counts[int(np.argmin(rank))]
 
 

@@ -41,17 +41,7 @@ class Bargain:
         )
 
 
-BARGAIN = Bargain(within=0.08, connections_worth=1 / 8)  # where much is known
-_CAUTION = 48.0  # after six measurements half of that, and after a dozen two thirds
-
-
-def bargain_after(observation_count: int) -> Bargain:
-    """What connections are worth after so many measurements: less while little is known of what is given up for them.
-
-    The expectation is the mean of wide beliefs then, and some of what it hides are losses of a third.
-    """
-    worth = 1.0 / (1.0 / BARGAIN.connections_worth + _CAUTION / max(observation_count, 1))
-    return Bargain(BARGAIN.within, worth)
+BARGAIN = Bargain(within=0.08, connections_worth=1 / 8)
 
 
 def utility(appraisal: Appraisal, objective: Objective) -> Array:
@@ -78,31 +68,22 @@ def price(appraisal: Appraisal, objective: Objective) -> Array:
     return np.asarray(connections + _MEMORY_SHARE * memory, dtype=np.float64)
 
 
-def rank(
-    appraisal: Appraisal,
-    objective: Objective,
-    *,
-    slack: float = 0.0,
-    least: float = 0.0,
-    bargain: Bargain = BARGAIN,
-) -> Array:
+def rank(appraisal: Appraisal, objective: Objective, *, slack: float = 0.0, least: float = 0.0) -> Array:
     """What is to be minimised by the advice: the price of a setting; infinite where it is not good enough.
 
     `slack` is how much less of the best is good enough as well; less useful than `least` nothing is.
     """
     terms = {
-        Objective.THROUGHPUT: bargain,
+        Objective.THROUGHPUT: BARGAIN,
         Objective.LATENCY: Bargain(within=LATENCY_WITHIN, connections_worth=np.inf),
         Objective.FRUGAL: Bargain(within=1.0 - FRUGAL_SHARE, connections_worth=np.inf),
     }[objective]
     return terms.rank(utility(appraisal, objective), price(appraisal, objective), slack=slack, least=least)
 
 
-def choose(
-    appraisal: Appraisal, objective: Objective, *, least: float = 0.0, bargain: Bargain = BARGAIN
-) -> int:
+def choose(appraisal: Appraisal, objective: Objective, *, least: float = 0.0) -> int:
     """The index of the setting to advise: the least price, then the better of equals."""
-    cost = rank(appraisal, objective, least=least, bargain=bargain)
+    cost = rank(appraisal, objective, least=least)
     nearly = cost <= cost.min() + 1e-9
     return int(np.argmax(np.where(nearly, utility(appraisal, objective), -np.inf)))
 

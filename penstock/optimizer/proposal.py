@@ -214,8 +214,7 @@ def _field(quest: Quest) -> _Field:
         belief = surrogate.belief(
             model, fit, quest.own, settings, context=context, demand=demand, seed=quest.seed
         )
-    bargain = objective.bargain_after(len(quest.history))
-    incumbent = objective.choose(appraisal, demand.objective, bargain=bargain)
+    incumbent = objective.choose(appraisal, demand.objective)
     return _Field(
         settings=settings,
         belief=belief,
@@ -262,8 +261,8 @@ _REFUSAL_PRICE = 20.0  # of a probe, per share that is refused: applications suf
 
 def _most_telling(quest: Quest, field: _Field, reachable: NDArray[np.bool_]) -> ProbePlan[Any] | None:
     sigma = max(_NOISE_MIN, quest.fit.residual_fraction_p50 / 0.67)
-    weight = objective.bargain_after(len(quest.history)).connections_worth * field.price
-    thrifty = replace(field.belief, draws=field.belief.draws - weight)
+    price = objective.BARGAIN.connections_worth * field.price
+    thrifty = replace(field.belief, draws=field.belief.draws - price)
     gains = np.where(reachable, knowledge_gradient(thrifty, sigma), -np.inf)
     priced: list[tuple[float, int]] = []
     for index in np.argsort(-gains):

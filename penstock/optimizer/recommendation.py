@@ -89,7 +89,10 @@ def alternatives(
     others = within_reach(model, fit, context, demand, list(model.candidates(fit, context, demand)))
     settings = [advised, *(setting for setting in others if setting != advised)]
     appraisal = model.appraise(fit, context, settings, demand)
-    useful, ranks = objective.utility(appraisal, demand.objective), _ranks(fit, appraisal, demand)
+    useful, ranks = (
+        objective.utility(appraisal, demand.objective),
+        objective.rank(appraisal, demand.objective),
+    )
     order = np.lexsort((-useful[1:], ranks[1:]))[: count_max - 1] + 1
     chosen = [0, *(int(i) for i in order)]
     columns = {field.name: getattr(appraisal, field.name)[chosen] for field in fields(appraisal)}
@@ -264,11 +267,10 @@ def _choose(
     share, least = objective.required_share(demand.objective), 0.0
     if own in settings:
         least = share * float(objective.utility(appraisal, demand.objective)[settings.index(own)])
-    bargain = objective.bargain_after(fit.observation_count)
-    chosen = [objective.choose(appraisal, demand.objective, least=least, bargain=bargain)]
+    chosen = [objective.choose(appraisal, demand.objective, least=least)]
     if may_stand and (fit.suspicion.is_surprised or _is_new_since_change(model, since)):
         return standing  # the next measurement, which comes soon, tells more
-    if may_stand and _is_as_good(fit, appraisal, demand, settings.index(standing), chosen[0]):
+    if may_stand and _is_as_good(appraisal, demand, settings.index(standing), chosen[0]):
         chosen.insert(0, settings.index(standing))
     if own is None:
         return settings[chosen[0]]
@@ -276,7 +278,7 @@ def _choose(
         gained = gain(model, fit, context, demand, setting=settings[index], reference=own).expected
         if gained >= share:
             is_alike = gained * share < 1.0 and own in settings
-            is_needless = is_alike and _is_as_thrifty(fit, appraisal, demand, settings.index(own), index)
+            is_needless = is_alike and _is_as_thrifty(appraisal, demand, settings.index(own), index)
             return own if is_needless else settings[index]
     return own
 
@@ -321,12 +323,12 @@ def _a_step_from(model: PerformanceModel[Any], standing: Any, settings: list[Any
     return [x for x, n in zip(settings, counts, strict=True) if low <= n <= high]
 
 
-def _is_as_thrifty(fit: Fit, appraisal: Appraisal, demand: Demand, own: int, chosen: int) -> bool:
+def _is_as_thrifty(appraisal: Appraisal, demand: Demand, own: int, chosen: int) -> bool:
     """Whether the SDK's own setting is good enough as well, and takes no more connections than what was chosen.
 
     Who is frugal is told what takes the least of everything.
     """
-    is_good = _ranks(fit, appraisal, demand)[own] < np.inf
+    is_good = objective.rank(appraisal, demand.objective)[own] < np.inf
     few = appraisal.connection_count[own] <= appraisal.connection_count[chosen]
     return bool(is_good and few and demand.objective is not Objective.FRUGAL)
 
@@ -468,15 +470,9 @@ def _standing(previous: Recommendation[Any] | None, context: Context, demand: De
     return previous.setting if (previous.context, previous.demand) == (context, demand) else None
 
 
-def _is_as_good(fit: Fit, appraisal: Appraisal, demand: Demand, standing: int, best: int) -> bool:
-    ranks = _ranks(fit, appraisal, demand, slack=_KEEP_WITHIN)
+def _is_as_good(appraisal: Appraisal, demand: Demand, standing: int, best: int) -> bool:
+    ranks = objective.rank(appraisal, demand.objective, slack=_KEEP_WITHIN)
     return bool(ranks[standing] <= ranks[best] + _KEEP_PRICE)
-
-
-def _ranks(fit: Fit, appraisal: Appraisal, demand: Demand, *, slack: float = 0.0) -> objective.Array:
-    """What is to be minimised, by what is known."""
-    bargain = objective.bargain_after(fit.observation_count)
-    return objective.rank(appraisal, demand.objective, slack=slack, bargain=bargain)
 
 
 def _basis(fit: Fit, context: Context, setting: Any) -> Basis:

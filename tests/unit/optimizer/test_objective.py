@@ -14,7 +14,6 @@ from penstock.optimizer import objective
 from penstock.optimizer.objective import (
     BARGAIN,
     Bargain,
-    bargain_after,
     choose,
     coordinates,
     is_within,
@@ -113,13 +112,6 @@ def test_the_terms_of_a_bargain() -> None:
     useful, cost = np.exp([-3.0, -2.0]), np.array([5.0, 6.0])
     assert Bargain(within=0.9, connections_worth=0.5).rank(useful, cost).tolist() == [11.0, 10.0]
     assert Bargain(within=0.08, connections_worth=1 / 8) == BARGAIN
-
-
-def test_connections_are_worth_more_the_more_is_known() -> None:
-    """A sixteenth after half a dozen measurements, a twelfth after a dozen, an eighth in the end."""
-    worths = [1.0 / bargain_after(count).connections_worth for count in (0, 6, 12, 10**6)]
-    assert worths == pytest.approx([56.0, 16.0, 12.0, 8.0], abs=0.01)
-    assert {bargain_after(count).within for count in (0, 6, 24)} == {BARGAIN.within}
 
 
 def test_nothing_at_all_has_a_price() -> None:

@@ -233,7 +233,7 @@ class Link:
             self._begin()
         assert self._loop is not None
         now = self._loop.time()
-        while True:
+        while self.stream_count:
             done_at, changes_at = self._next_end_at(), self._next_change_at()
             if min(done_at, changes_at) > now + _DUE_SECONDS:
                 break
@@ -245,6 +245,8 @@ class Link:
                 self._move_to(changes_at)
             self._tune()
         self._move_to(now)
+        if not self.stream_count:  # whatever came and went meanwhile held up nobody
+            self._tune()
 
     def _begin(self) -> None:
         self._loop = asyncio.get_running_loop()

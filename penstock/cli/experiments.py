@@ -366,8 +366,8 @@ def report_experiment(
         _write(output, _taken_out(kept, chosen))
         return
     with ended_by(ArchiveError):
-        lab = {row.name: _lab_records(row, place) for row in chosen}
         here = {row.name: measured(kept, row, others) for row in chosen}
+        lab = {row.name: _lab_records(row, place) for row in chosen}
         if output is not None:
             _write(output, _page(output, chosen, lab, here))
     if is_all:

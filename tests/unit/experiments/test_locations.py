@@ -107,6 +107,7 @@ def test_what_was_measured_elsewhere_is_one_file_with_the_name_of_the_place(tmp_
     taken = tmp_path / "netherlands.jsonl"
     assert report(tmp_path / "there", "--output", str(taken)).exit_code == 0
     measured_at(tmp_path / "own", 0.01)
+    Archive(tmp_path / "own", LOCATIONS, Form.LAB).append(*a_place("mit", round_trip=0.05))  # it need not run
     page = tmp_path / "page.html"
     shown = report(tmp_path / "own", "--with", str(taken), "--output", str(page))
     rows = [
@@ -121,7 +122,7 @@ def test_what_was_measured_elsewhere_is_one_file_with_the_name_of_the_place(tmp_
 
 
 def test_a_file_that_compares_nothing_is_refused(tmp_path: Path) -> None:
-    """That of another experiment, a damaged one, two of one name; and no other experiment has places."""
+    """That of another experiment, a damaged one, two of one name, before the lab runs; no other one has places."""
     kept = measured_at(tmp_path / "there", 0.1)
     damaged = tmp_path / "damaged.jsonl"
     damaged.write_text(kept.path.read_text().replace('"values":{', '"values":7,"rest":{'))
@@ -130,7 +131,9 @@ def test_a_file_that_compares_nothing_is_refused(tmp_path: Path) -> None:
     for path in (good, again):
         path.write_text(kept.path.read_text())
     empty = tmp_path / "empty"
-    assert "has nothing of locations" in report(empty, "--with", str(damaged)).stderr
+    refused = report(empty, "--with", str(damaged))
+    assert "has nothing of locations" in refused.stderr
+    assert "in the lab" not in refused.stderr
     assert "two places are called mit" in report(empty, "--with", str(good), "--with", str(again)).stderr
     assert "nothing was measured yet" in report(empty, "--output", str(tmp_path / "none.jsonl")).stderr
     other = CliRunner().invoke(cli, ["measure", "report", "surge", "--with", str(good)])

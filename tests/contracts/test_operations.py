@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -78,9 +79,14 @@ def observations_of(row: Operation[Any, Any], week: Week) -> tuple[Observation[A
     return tuple(o for o in week.observations if o.context.operation == row.model.operation)
 
 
-def fitted(row: Operation[Any, Any], week: Week) -> Fit:
-    observations = observations_of(row, week)
-    return row.model.fit(observations[0].context.place, observations, prior=None, seed=1)
+@pytest.fixture(scope="module")
+def fits(week: Week) -> Mapping[str, Fit]:
+    """What each operation's model makes of them."""
+    observations = {name: observations_of(row, week) for name, row in OPERATIONS.items()}
+    return {
+        name: OPERATIONS[name].model.fit(seen[0].context.place, seen, prior=None, seed=1)
+        for name, seen in observations.items()
+    }
 
 
 def test_the_table_is_keyed_by_the_models_own_names() -> None:
@@ -168,9 +174,9 @@ def test_a_fit_without_observations_is_the_prior(row: Operation[Any, Any]) -> No
     assert prediction[row.model.value_metric].expected > 0
 
 
-def test_intervals_are_ordered_and_positive(row: Operation[Any, Any], week: Week) -> None:
+def test_intervals_are_ordered_and_positive(row: Operation[Any, Any], fits: Mapping[str, Fit]) -> None:
     """In every estimate low <= expected <= high, all finite, none below zero."""
-    fit = fitted(row, week)
+    fit = fits[row.name]
     for size in row.payload_ladder_bytes:
         context = context_of(row, size)
         for setting in list(row.model.candidates(fit, context, Demand()))[::7]:
@@ -179,9 +185,9 @@ def test_intervals_are_ordered_and_positive(row: Operation[Any, Any], week: Week
                 assert math.isfinite(estimate.high)
 
 
-def test_a_fit_survives_json(row: Operation[Any, Any], week: Week) -> None:
+def test_a_fit_survives_json(row: Operation[Any, Any], fits: Mapping[str, Fit]) -> None:
     """A restarted daemon predicts from the stored document exactly what it predicted before."""
-    fit = fitted(row, week)
+    fit = fits[row.name]
     context = context_of(row, row.payload_ladder_bytes[-1])
     settings = list(row.model.candidates(fit, context, Demand()))
     restored = msgspec.json.decode(json.dumps(json.loads(msgspec.json.encode(fit))), type=Fit)
@@ -195,9 +201,9 @@ def test_a_fit_survives_json(row: Operation[Any, Any], week: Week) -> None:
     )
 
 
-def test_candidates_keep_the_demands_limits(row: Operation[Any, Any], week: Week) -> None:
+def test_candidates_keep_the_demands_limits(row: Operation[Any, Any], fits: Mapping[str, Fit]) -> None:
     """A hard limit is hard: no candidate needs more threads than are allowed."""
-    fit, context = fitted(row, week), context_of(row)
+    fit, context = fits[row.name], context_of(row)
     for limit in (6, 12, 24):
         demand = Demand(thread_count_max=limit)
         candidates = row.model.candidates(fit, context, demand)
@@ -258,9 +264,9 @@ def test_advice_without_a_fit_is_the_sdks_default(row: Operation[Any, Any]) -> N
     assert advice.expires_at == NOW + timedelta(hours=1)
 
 
-def test_advice_is_among_the_legal(row: Operation[Any, Any], week: Week) -> None:
+def test_advice_is_among_the_legal(row: Operation[Any, Any], fits: Mapping[str, Fit]) -> None:
     """What is advised can be used as it stands, at any size, and expires."""
-    fit = fitted(row, week)
+    fit = fits[row.name]
     for size in (*row.payload_ladder_bytes, 12_345_678):
         context = context_of(row, size)
         advice = recommend(row.model, fit, context, Demand(), previous=None, now=NOW, validity_seconds=3600.0)
@@ -272,13 +278,13 @@ def test_advice_is_among_the_legal(row: Operation[Any, Any], week: Week) -> None
 
 @pytest.mark.parametrize("objective", list(Objective))
 def test_advice_says_what_it_is_worth_beside_the_default(
-    row: Operation[Any, Any], week: Week, objective: Objective
+    row: Operation[Any, Any], fits: Mapping[str, Fit], objective: Objective
 ) -> None:
     """Never less than the aim allows: 2 % for most, a fifth for the frugal; and as the two predictions say.
 
     They say what is usual: where requests come late, what is gained on average is another thing.
     """
-    model, fit, demand = row.model, fitted(row, week), Demand(objective=objective)
+    model, fit, demand = row.model, fits[row.name], Demand(objective=objective)
     late = {"late_fraction": 0.0} if "late_fraction" in fit.state else {}
     punctual = dataclasses.replace(fit, state={**fit.state, **late})
     for size in row.payload_ladder_bytes:
@@ -301,9 +307,11 @@ def test_advice_says_what_it_is_worth_beside_the_default(
 PAGE = (Path(__file__).parents[2] / "docs/socket-protocol.md").read_text(encoding="utf-8")
 
 
-def test_what_is_derived_and_predicted_stands_on_the_page(row: Operation[Any, Any], week: Week) -> None:
+def test_what_is_derived_and_predicted_stands_on_the_page(
+    row: Operation[Any, Any], fits: Mapping[str, Fit]
+) -> None:
     """A name that no page explains is of no use to anybody: of any setting, class, host and demand."""
-    model, fit = row.model, fitted(row, week)
+    model, fit = row.model, fits[row.name]
     demands = (
         Demand(bandwidth_bytes_per_second_max=1e7, memory_bytes_max=2**30),
         Demand(message_rate_per_second=50.0, latency_objective_seconds=0.2, work_seconds=0.1),

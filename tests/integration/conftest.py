@@ -1,12 +1,16 @@
 """What holds for every test with a real socket: a machine that stops for seconds is not a daemon that hangs."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+from botocore.loaders import JSONFileLoader
 
 from penstock.cli import exec as exec_command
 from penstock.client import advice, lease, reporting
+from penstock.probes.aws_files import LeanFiles
 from penstock.probes.measurement import Effort
 from penstock.probes.s3 import workers
 from tests.integration.scripted_advisor import Served, served_in_thread
@@ -27,6 +31,21 @@ def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exec_command, "_TIMEOUT_SECONDS", PATIENCE_SECONDS)
     monkeypatch.setattr(workers, "START_SECONDS_MAX", PATIENCE_SECONDS)
     monkeypatch.setattr(Effort, "disturbance", lambda *_, **__: None)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _services_are_described_once() -> Iterator[None]:
+    """SDKs parse a megabyte for each client anew; what they read changes in no test."""
+    with pytest.MonkeyPatch.context() as patch:
+        for files in (JSONFileLoader, LeanFiles):
+            patch.setattr(files, "_load_file", _remembering(files))
+        yield
+
+
+def _remembering(files: type[Any]) -> Callable[[Any, str, Any], Any]:  # Any: botocore has no types
+    read = files._load_file
+    known = cache(lambda path, open_file: read(files(), path, open_file))
+    return lambda _, path, open_file: known(path, open_file)
 
 
 @pytest.fixture

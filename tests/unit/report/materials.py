@@ -54,6 +54,7 @@ def a_real_fit() -> Fit:
     return UPLOAD.fit(PLACE, some_observations(), prior=None, seed=1)
 
 
+@functools.cache
 def real_advice(hours: float = 3.5) -> Recommendation[Any]:
     """What follows from that fit, put up some hours after noon."""
     now = NOON + hours * HOUR
@@ -109,4 +110,9 @@ def a_material(**changes: Any) -> Material:
 
 def a_report(**changes: Any) -> Report:
     """The same, studied and remarked on."""
-    return remark(study(a_material(**changes)))
+    return remark(study(a_material(**changes))) if changes else _the_usual_report()
+
+
+@functools.cache
+def _the_usual_report() -> Report:
+    return remark(study(a_material()))

@@ -202,14 +202,10 @@ def test_markdown_has_the_advice_and_its_tables_are_whole() -> None:
 
 def test_markdown_fits_into_a_chat_however_many_places_there_are() -> None:
     """The verdict of each and what warns, no table; with the evidence it is asked for."""
-    places = [Place(operation="s3_upload", region=f"eu-{n}", instance_type="c5.large") for n in range(40)]
-    contexts = [Context(place=place, payload_size_bytes=64 * 2**20) for place in places]
-    many = a_report(
-        fits=[dataclasses.replace(a_real_fit(), place=place) for place in places],
-        recommendations=[dataclasses.replace(real_advice(), context=context) for context in contexts],
-        observations={},
-        histories={},
-    )
+    one = a_report(observations={}, histories={}, changes=[], inconclusives=[])
+    (place,) = one.places
+    places = [dataclasses.replace(place.place, region=f"eu-{n}") for n in range(40)]
+    many = dataclasses.replace(one, places=tuple(dataclasses.replace(place, place=each) for each in places))
     for report in (many, a_report()):
         text = render_markdown(report)
         assert len(text.splitlines()) <= 50

@@ -6,7 +6,8 @@
 Reads have a truth of their own (`inbound=worlds.REGIONAL.inbound`); without one, downloads are not probed.
 
 Time is virtual and chance is seeded, so the same scenario gives the same week. Only the sockets are missing: the
-probes reach the lab's services through their seams, and the fits run in place.
+probes reach the lab's services through their seams, and the fits run in place. Advice stands at the sizes that are
+probed alone: at those of the ladder it moves nothing, and takes as long as all the rest.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import msgspec
 
-from penstock.daemon import budget
+from penstock.daemon import assembly, budget
 from penstock.daemon.assembly import App, Surroundings, assembled
 from penstock.daemon.conductor import Cycle
 from penstock.daemon.config import AdviceSection, BudgetSection, Configuration, DaemonSection, ProbesSection
@@ -43,7 +45,7 @@ from penstock.operations.table import OPERATIONS, setting_types
 from penstock.probes.outside import MessageQueues, ObjectStore
 from penstock.trial.simulated_aws import SimulatedMessageQueues, SimulatedObjectStore
 from penstock.units import KiB, MiB
-from penstock.vocabulary import Inconclusive, Observation, Recommendation
+from penstock.vocabulary import Context, Inconclusive, Observation, Place, Recommendation
 from tests.transfers import TRANSFERS
 
 START_AT = datetime(2026, 1, 5, tzinfo=UTC)
@@ -170,12 +172,25 @@ def hourly(row: Operation[SectionT, Any]) -> SectionT:
 
 def play(scenario: Scenario, *, keep: Path | None = None) -> Week:
     """Live through the scenario; a copy of the database may be kept. Not from within a running event loop."""
-    with tempfile.TemporaryDirectory(prefix="penstock-scenario-") as directory:
+    with (
+        tempfile.TemporaryDirectory(prefix="penstock-scenario-") as directory,
+        mock.patch.object(assembly, "standing_contexts", _probed_contexts),
+    ):
         week = run_virtually(lambda clock: _Play(scenario, Path(directory), clock).run(), start_at=START_AT)
         if keep is not None:
             for file in Path(directory).glob("penstock.db*"):
                 shutil.copy(file, keep)
     return week
+
+
+_standing_contexts = assembly.standing_contexts
+
+
+def _probed_contexts(configuration: Configuration, home: Place) -> list[Context]:
+    """Those of the sizes that are configured, where anything is probed there."""
+    probed = {name: configuration.section_of(row).payload_size_bytes for name, row in OPERATIONS.items()}
+    standing = _standing_contexts(configuration, home)
+    return [context for context in standing if context.payload_size_bytes in probed[context.operation]]
 
 
 class _Lab:

@@ -62,20 +62,26 @@ thread_count_max = 8
 {BOUNDLESS}"""
 
 
+@pytest.fixture(scope="module")
+def endpoints(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """A lab with a bucket, in which no test leaves anything."""
+    directory = tmp_path_factory.mktemp("lab")
+    with lab_endpoint("s3", FAST, directory) as s3, lab_endpoint("sqs", FAST, directory) as sqs:
+        plain_client("s3", s3).create_bucket(Bucket=BUCKET)
+        yield {"s3": s3, "sqs": sqs}
+
+
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[DaemonHouse]:
-    """A lab with a bucket, and no daemon yet."""
-    with lab_endpoint("s3", FAST, tmp_path) as s3, lab_endpoint("sqs", FAST, tmp_path) as sqs:
-        stage = DaemonHouse(
-            tmp_path,
-            CONFIGURATION.format(directory=tmp_path, region="lab-1", s3_url=s3, sqs_url=sqs),
-            s3=plain_client("s3", s3),
-            sqs=plain_client("sqs", sqs),
-            bucket=BUCKET,
-            wait_seconds_max=WAIT_SECONDS_MAX,
-        )
-        stage.s3.create_bucket(Bucket=BUCKET)
-        yield stage
+def stage(tmp_path: Path, endpoints: dict[str, str]) -> DaemonHouse:
+    """A place in the lab, and no daemon yet."""
+    urls = {f"{service}_url": url for service, url in endpoints.items()}
+    return DaemonHouse(
+        tmp_path,
+        CONFIGURATION.format(directory=tmp_path, region="lab-1", **urls),
+        **{service: plain_client(service, url) for service, url in endpoints.items()},
+        bucket=BUCKET,
+        wait_seconds_max=WAIT_SECONDS_MAX,
+    )
 
 
 def run_daemon(stage: DaemonHouse, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -151,6 +157,7 @@ def test_a_watched_queue_is_warned_of_and_not_touched(stage: DaemonHouse) -> Non
     attributes = stage.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
     assert int(attributes["ApproximateNumberOfMessagesNotVisible"]) == received
     assert int(attributes["ApproximateNumberOfMessages"]) == 130 - received
+    stage.sqs.delete_queue(QueueUrl=url)
 
 
 def test_a_killed_daemon_advises_at_once_and_sweeps(stage: DaemonHouse) -> None:

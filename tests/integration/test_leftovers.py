@@ -14,7 +14,7 @@ from penstock.cli.main import cli
 from penstock.trial.stage import CREDENTIALS
 from tests.daemon_house import DaemonHouse
 from tests.integration.scripted_advisor import LEFT_BEHIND, Served
-from tests.integration.test_daemon import stage  # noqa: F401  # a fixture
+from tests.integration.test_daemon import endpoints, stage  # noqa: F401  # fixtures
 from tests.speaker import speaking
 from tests.waiting import until
 

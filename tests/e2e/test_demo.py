@@ -129,7 +129,7 @@ def test_the_whole_of_it(short_path: Path) -> None:
 
     How near is judged where the processors were not full: simulations judge it in virtual time, on any machine.
     """
-    for _ in range(2):  # it measures, so a minute in which others had the processor is no answer
+    for _ in range(2):  # it measures, so one bad minute is no answer
         before = processor_ticks()
         child, marker = start(short_path, "--json")
         with child:
@@ -138,15 +138,16 @@ def test_the_whole_of_it(short_path: Path) -> None:
         assert processes_of(marker) == []
         idle, every = (after - earlier for after, earlier in zip(processor_ticks(), before, strict=True))
         document = json.loads(output)
+        assert all(cost["usd"] > 0 for cost in document["costs"].values())
+        if idle <= IDLE_FRACTION_MIN * every:
+            return  # another run beside the same others would be no answer either
         shares = {(name, measure): document[name][measure] for name, measure in NEAR_THE_BEST}
         if all(share > NEAR_THE_BEST[name] for name, share in shares.items()):
             break
-    assert all(cost["usd"] > 0 for cost in document["costs"].values())
-    if idle > IDLE_FRACTION_MIN * every:
-        assert all(share > NEAR_THE_BEST[name] for name, share in shares.items()), shares
-        assert document["s3_upload"]["advised_over_default"] > 2
-        assert document["s3_download"]["advised_over_default"] > 1.3
-        assert document["sqs_delivery"]["duplicate_count"] == 0
+    assert all(share > NEAR_THE_BEST[name] for name, share in shares.items()), shares
+    assert document["s3_upload"]["advised_over_default"] > 2
+    assert document["s3_download"]["advised_over_default"] > 1.3
+    assert document["sqs_delivery"]["duplicate_count"] == 0
 
 
 def processor_ticks() -> tuple[int, int]:

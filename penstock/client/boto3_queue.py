@@ -78,9 +78,7 @@ class QueueConsumer:
         **demand: Unpack[DeliveryDemand],
     ) -> None:
         self._place = _place_of(sqs_client, queue_url, demand)
-        # In its region, which the snapshot may answer where it is the daemon's own.
-        asked = {**demand, **{name: value for name, value in self._place.items() if name != "region"}}
-        self.advice = advice or advise_in(self._place["region"], SQS_DELIVERY, message_size_bytes, asked)
+        self.advice = advice or advise_in(self._place, SQS_DELIVERY, message_size_bytes, demand)
         setting = self.advice.setting
         self._client, self._url, self._handle = sqs_client, queue_url, handle
         self._reporter, self._report_seconds = reporter or default_reporter(), report_seconds

@@ -43,7 +43,7 @@ from penstock.client.many_files import (
 from penstock.client.observed import Observed
 from penstock.client.operations import S3_DOWNLOAD, S3_UPLOAD
 from penstock.client.reporting import Reporter
-from penstock.client.sdk_client import advise_in, pool_count_of, region_of
+from penstock.client.sdk_client import advise_in, place_of, pool_count_of, region_of
 
 __all__ = [
     "File",
@@ -92,7 +92,8 @@ def upload_file(
     """
     file_name = _file_name(path)
     size_bytes = os.path.getsize(file_name)  # noqa: PTH202 - pathlib costs the application an import
-    advice = advice or advise_in(region_of(s3_client), S3_UPLOAD, size_bytes, demand)
+    place = place_of(bucket, region_of(s3_client))
+    advice = advice or advise_in(place, S3_UPLOAD, size_bytes, demand)
     config = transfer_config(size_bytes, advice=advice)
     with Observed(s3_client, bucket, key) as observed:
         s3_client.upload_file(
@@ -134,7 +135,8 @@ def download_file(
     if size_bytes is None:
         size_bytes = found.size_bytes  # or 0
     sink = "null" if file_name == os.devnull else "file"
-    advice = advice or advise_in(region_of(s3_client), S3_DOWNLOAD, size_bytes, {"sink": sink, **demand})
+    place = place_of(bucket, region_of(s3_client))
+    advice = advice or advise_in(place, S3_DOWNLOAD, size_bytes, {"sink": sink, **demand})
     config = download_config(size_bytes, advice=advice)
     with Observed(s3_client, bucket, key, S3_DOWNLOAD) as observed:
         if found.error:  # the download will say why

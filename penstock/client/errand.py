@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.client.many_files import Summary
 from penstock.client.operations import S3_DOWNLOAD
-from penstock.client.sdk_client import advise_in, checksum_arguments, is_session, region_of
+from penstock.client.sdk_client import advise_in, checksum_arguments, is_session, place_of, region_of
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
@@ -50,12 +50,12 @@ class Errand:
         self._client_arguments = dict(client_arguments or {})
         self._advice, self._reporter = advice, reporter
         self._demand = {"sink": "file", **demand} if operation == S3_DOWNLOAD else {**demand}
-        self._region = self._client_arguments.get("region_name") or region_of(given)
+        self._place = place_of(bucket, self._client_arguments.get("region_name") or region_of(given))
 
     def ask(self, size_bytes: int, count: int) -> Advice:
         """What is advised for objects of a size, so many of them, where the client works."""
         demand = {**self._demand, "object_count": count}
-        return self._advice or advise_in(self._region, self.operation, size_bytes, demand)
+        return self._advice or advise_in(self._place, self.operation, size_bytes, demand)
 
     def options(self, config: type[Any], batches: Sequence[Batch]) -> dict[str, Any] | None:
         """What a session makes a client of that has the connections for these; None where a client was given.

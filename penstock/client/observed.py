@@ -12,7 +12,7 @@ import weakref
 
 from penstock.client.operations import S3_DOWNLOAD, S3_UPLOAD
 from penstock.client.reporting import Reporter, default_reporter
-from penstock.client.sdk_client import region_of
+from penstock.client.sdk_client import place_of, region_of
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
@@ -36,10 +36,9 @@ class Observed:
     def __init__(
         self, s3_client: Any, bucket: str, key: str | None = None, operation: Operation = S3_UPLOAD
     ) -> None:
-        self._bucket = bucket
         self._name = (bucket, key, operation)
         self._operation = operation
-        self._region = region_of(s3_client)
+        self._place = place_of(bucket, region_of(s3_client))
         self._watch = _watch_of(s3_client)
         self._lock = threading.Lock()
         self.request_count = self.throttled_count = self.failed_count = 0
@@ -98,8 +97,7 @@ class Observed:
             setting,
             transferred_bytes=transferred_bytes,
             client=client,
-            region=self._region,
-            service_class="express" if self._bucket.endswith("--x-s3") else "standard",
+            **self._place,
             measures=measures or None,
             **self.figures(),
         )

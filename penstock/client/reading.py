@@ -22,7 +22,7 @@ from operator import index
 from penstock.client.answers import must_fit, stop
 from penstock.client.complaint import complain
 from penstock.client.operations import S3_DOWNLOAD
-from penstock.client.sdk_client import advise_in, pool_count_of, region_of
+from penstock.client.sdk_client import advise_in, place_of, pool_count_of, region_of
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
@@ -82,7 +82,8 @@ class Opening:
         if head.get("ETag"):
             self.arguments["IfMatch"] = head["ETag"]
         least = max(1, self.size_bytes)
-        advice = self._advice or advise_in(region_of(self.client), S3_DOWNLOAD, least, self._demand)
+        place = place_of(self.arguments["Bucket"], region_of(self.client))
+        advice = self._advice or advise_in(place, S3_DOWNLOAD, least, self._demand)
         self.told = advised(advice, self.size_bytes)
         return self
 

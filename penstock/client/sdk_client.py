@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from penstock.client.operations import Operation
 
+# docs.aws.amazon.com/AmazonS3/latest/userguide/directory-bucket-naming-rules.html, and of access points to one
+DIRECTORY_BUCKET_ENDINGS = ("--x-s3", "--xa-s3")
 _POOL_COUNT_DEFAULT = 10  # connections that botocore keeps
 
 
@@ -33,6 +35,13 @@ def region_of(client: Any) -> str | None:
     return region if isinstance(region, str) else None
 
 
+def place_of(bucket: str, region: str | None) -> dict[str, Any]:
+    """Where a client of a region finds a bucket, which the ARN of an access point tells, and of which class it is."""
+    arn = bucket.split(":")
+    place: dict[str, Any] = {"region": (arn[3] if len(arn) > 5 else "") or region}
+    return {**place, "service_class": "express"} if bucket.endswith(DIRECTORY_BUCKET_ENDINGS) else place
+
+
 def pool_count_of(client: Any) -> int:
     """The connections that it keeps: what exceeds them is made anew for each request."""
     config = getattr(getattr(client, "meta", None), "config", None)
@@ -40,13 +49,15 @@ def pool_count_of(client: Any) -> int:
 
 
 def advise_in(
-    region: str | None, operation: Operation, payload_size_bytes: int, demand: Mapping[str, Any]
+    place: Mapping[str, Any], operation: Operation, payload_size_bytes: int, demand: Mapping[str, Any]
 ) -> Advice:
-    """From the snapshot where the client works in the daemon's own region, else by asking for the other one."""
-    advice = advise(operation, payload_size_bytes, **demand)
+    """From the snapshot where that is in the daemon's own region, else by asking for the other one."""
+    region = place["region"]
+    asked = {**{name: value for name, value in place.items() if name != "region"}, **demand}
+    advice = advise(operation, payload_size_bytes, **asked)
     if "region" in demand or not region or advice.document.get("region", region) == region:
         return advice
-    return advise(operation, payload_size_bytes, **{**demand, "region": region})
+    return advise(operation, payload_size_bytes, **{**asked, "region": region})
 
 
 def checksum_arguments(advice: Advice) -> dict[str, Any]:

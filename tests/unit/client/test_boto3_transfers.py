@@ -12,9 +12,12 @@ import boto3
 import boto3.exceptions
 import pytest
 
+from penstock.client import sdk_client
 from penstock.client.advice import Advice, default_advice
 from penstock.client.boto3_transfers import download_file, upload_file
+from penstock.client.errand import Errand
 from penstock.client.many_files import make_folder_of
+from penstock.client.reading import Opening
 from penstock.client.reporting import Reporter
 from penstock.units import MiB
 from tests.integration.uploading import credentials
@@ -78,6 +81,44 @@ def test_threads_beyond_the_connections_that_are_kept_are_reported() -> None:
     )
     ((_, _, reported),) = reporter.reports
     assert reported == setting
+
+
+ACCESS_POINT = "arn:aws:s3:us-west-2:123456789012:accesspoint/mine"
+EVERYWHERE = "arn:aws:s3::123456789012:accesspoint/mine.mrap"
+
+
+@pytest.mark.parametrize(
+    ("bucket", "region", "service_class"),
+    [
+        ("bucket", "eu-west-1", None),
+        ("probe--euw1-az1--x-s3", "eu-west-1", "express"),
+        ("point--euw1-az1--xa-s3", "eu-west-1", "express"),
+        (ACCESS_POINT, "us-west-2", None),
+        (EVERYWHERE, "eu-west-1", None),
+    ],
+)
+def test_a_bucket_is_advised_and_reported_for_where_and_what_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bucket: str, region: str, service_class: str | None
+) -> None:
+    """A directory bucket is nothing to learn another one from, nor is it driven so; an access point may be far away."""
+    asked: list[dict[str, object]] = []
+
+    def advised(operation: str, size: int, **demand: object) -> Advice:
+        asked.append({name: demand.get(name) for name in ("region", "service_class")})
+        return Advice({**default_advice(operation, size, "").document, "region": "eu-central-1"})
+
+    monkeypatch.setattr(sdk_client, "advise", advised)
+    (path := tmp_path / "file").write_bytes(b"some")
+    client, reporter = Client(), Collected()
+    told = cast("Reporter", reporter)
+    upload_file(client, path, bucket, "key", reporter=told)
+    download_file(client, bucket, "key", os.devnull, size_bytes=4, reporter=told)
+    Opening(client, bucket, "key", None, None, {}).found({"ContentLength": 4})
+    Errand(boto3, bucket, "s3_upload", client_arguments={"region_name": "eu-west-1"}).ask(4, 1)
+    first, second = ({"region": region, "service_class": service_class} for region in (None, region))
+    assert asked == 4 * [first, second]
+    found = [(place["region"], place.get("service_class")) for place in reporter.named]
+    assert found == 2 * [(region, service_class)]
 
 
 def test_for_an_empty_file_nobody_is_asked(

@@ -23,9 +23,11 @@ class Collected:
 
     def __init__(self) -> None:
         self.reports: list[Any] = []
+        self.named: list[dict[str, object]] = []
 
-    def report(self, *args: object, **_: object) -> None:
+    def report(self, *args: object, **named: object) -> None:
         self.reports.append(args)
+        self.named.append(named)
 
 
 def report(observed: Observed, to: Collected) -> None:

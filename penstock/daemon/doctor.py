@@ -336,9 +336,13 @@ async def permissions(patient: Patient, outside: Outside) -> AsyncIterator[Findi
                 outside=outside, region=region, host_name=host.host_name(), subject=f"{row.name} in {region}"
             )
             hopeless = {NO_CREDENTIALS, NO_ANSWER}  # all else would follow from it
+            told = set[tuple[str, str]]()  # what to do, and why, whatever was tried
             try:
                 async for finding in row.try_permissions(section, ward):
-                    yield finding
+                    why = finding.remedy, finding.sentence.split(": ", 2)[-1]
+                    if why not in told:
+                        yield finding
+                    told.add(why)
                     if finding.remedy in hopeless:
                         break
                     hopeless = {NO_CREDENTIALS}  # somebody answered, and what was made is still to be removed

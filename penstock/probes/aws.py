@@ -26,6 +26,7 @@ from aiohttp.abc import AbstractStreamWriter
 from botocore import exceptions as botocore_errors
 from botocore.parsers import ResponseParserError
 
+from penstock.client.sdk_client import DIRECTORY_BUCKET_ENDINGS
 from penstock.clock import SystemClock
 from penstock.probes.aws_answers import NOT_OFFERED, Unchanged, is_unidentified, raise_first, translated
 from penstock.probes.aws_files import LeanFiles
@@ -216,16 +217,22 @@ class AwsObjectStore:
             await self._client.abort_multipart_upload(Bucket=bucket, Key=key, UploadId=upload_id)
 
     async def list_multipart_uploads(self, bucket: str, prefix: str) -> list[tuple[str, str]]:
-        pages = self._client.get_paginator("list_multipart_uploads").paginate(Bucket=bucket, Prefix=prefix)
         with translated(f"listing the unfinished uploads of {bucket}"):
-            return [
-                (u["Key"], u["UploadId"]) async for page in _listed(pages) for u in page.get("Uploads", [])
-            ]
+            found = await self._below(bucket, prefix, "list_multipart_uploads", "Uploads")
+            return [(upload["Key"], upload["UploadId"]) for upload in found]
 
     async def list_objects(self, bucket: str, prefix: str) -> list[str]:
-        pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
         with translated(f"listing the objects of {bucket}"):
-            return [entry["Key"] async for page in _listed(pages) for entry in page.get("Contents", [])]
+            found = await self._below(bucket, prefix, "list_objects_v2", "Contents")
+            return [entry["Key"] for entry in found]
+
+    async def _below(self, bucket: str, prefix: str, request: str, entries: str) -> list[dict[str, Any]]:
+        """What of a listing begins so. A directory bucket is asked for the folder, for it lists no less."""
+        is_directory = bucket.endswith(DIRECTORY_BUCKET_ENDINGS)
+        asked = prefix[: prefix.rfind("/") + 1] if is_directory else prefix
+        pages = self._client.get_paginator(request).paginate(Bucket=bucket, Prefix=asked)
+        found = [entry async for page in _listed(pages) for entry in page.get(entries, [])]
+        return [entry for entry in found if entry["Key"].startswith(prefix)]
 
     async def delete_object(self, bucket: str, key: str) -> VersionRequests:
         with translated(f"deleting {key} from {bucket}"):

@@ -55,6 +55,7 @@ from penstock.probes.outside import (
     Unsent,
     VersionRequests,
 )
+from penstock.probes.removal import Removal
 from penstock.units import KiB, MiB
 from tests.factories import a_link
 from tests.seams import (
@@ -551,6 +552,41 @@ async def test_objects_come_and_go_on_the_lab() -> None:
     """The whole seam."""
     async with object_store() as (store, _):
         await objects_come_and_go(store, "bucket")
+
+
+DIRECTORY = "probe--euw1-az1--x-s3"
+
+
+@web.middleware
+async def as_a_directory_bucket(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """What such a bucket asks of whoever comes: a session of its own, and no prefix but a folder's."""
+    if "session" in request.query:
+        names = ("SessionToken", "SecretAccessKey", "AccessKeyId")
+        told = "".join(f"<{name}>of-the-session</{name}>" for name in names)
+        told += "<Expiration>2100-01-01T00:00:00Z</Expiration>"
+        return web.Response(
+            text=f"<CreateSessionResult><Credentials>{told}</Credentials></CreateSessionResult>"
+        )
+    if request.headers.get("x-amz-s3session-token") != "of-the-session":
+        return web.Response(status=403, text=xml("AccessDenied"))
+    if not request.query.get("prefix", "/").endswith("/"):
+        return web.Response(status=400, text=xml("InvalidRequest"))
+    return await handler(request)
+
+
+async def test_what_a_crash_left_in_a_directory_bucket_is_found_and_removed() -> None:
+    """It lists no less than a folder: unfinished uploads were sought by their key, and would have stayed for good."""
+    service = S3Service(LINK, clock=SystemClock(), seed=1)
+    service.shelf.create_bucket(DIRECTORY)
+    application = s3_application(service)
+    application.middlewares.append(as_a_directory_bucket)
+    async with serving(application) as url, store_at(url) as store:
+        for key in ("p/run/object", "p/run/objects-of-others", "p/other/object"):
+            await store.put_object(DIRECTORY, key, b"x")
+            await store.create_multipart_upload(DIRECTORY, key)
+        removal = Removal(store, DIRECTORY)
+        assert await removal.clear("p/run/object") == 2
+        assert await removal.keys_below("p/run/") == 2 * ["p/run/objects-of-others"]
 
 
 async def test_many_objects_are_deleted_by_one_request() -> None:

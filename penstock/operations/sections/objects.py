@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Literal
 
+from penstock.client.sdk_client import DIRECTORY_BUCKET_ENDINGS
 from penstock.operations.sections.section import Contradiction, OrphanPlace, Section
 from penstock.operations.sections.values import (
     BucketName,
@@ -19,9 +20,6 @@ from penstock.operations.sections.values import (
 from penstock.probes.probe import Leftover
 from penstock.units import GiB, MiB, format_bytes
 from penstock.vocabulary import Cost, Tariff
-
-# docs.aws.amazon.com/AmazonS3/latest/userguide/directory-bucket-naming-rules.html
-_DIRECTORY_BUCKET = "--x-s3"
 
 
 class ObjectSection(Section, frozen=True, kw_only=True):
@@ -64,10 +62,13 @@ class ObjectSection(Section, frozen=True, kw_only=True):
         if re.search(r"[{}]", self.bucket.replace("{region}", "")):
             sentence = f'found "{self.bucket}"; the only word in braces can be {{region}}'
             yield Contradiction(key, sentence)
-        if self.bucket and self.bucket.endswith(_DIRECTORY_BUCKET) != (self.service_class == "express"):
+        if self.bucket and self.bucket.endswith(DIRECTORY_BUCKET_ENDINGS) != (
+            self.service_class == "express"
+        ):
             sentence = (
-                f'found "{self.bucket}"; the name of a directory bucket ends with {_DIRECTORY_BUCKET}, those of others '
-                f'do not, and {path}.service_class is "{self.service_class}"'
+                f'found "{self.bucket}"; the name of a directory bucket ends with '
+                f"{' or '.join(DIRECTORY_BUCKET_ENDINGS)}, those of others do not, and {path}.service_class is "
+                f'"{self.service_class}"'
             )
             yield Contradiction(key, sentence, (f"{path}.service_class",))
         if len(self.regions) > 1 and self.bucket and "{region}" not in self.bucket:

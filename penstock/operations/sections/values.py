@@ -70,7 +70,7 @@ MessageSizes: TypeAlias = Annotated[
 BucketName: TypeAlias = Annotated[
     str,
     bounds(
-        'the name of a bucket, such as "my-bucket" or "probe-{region}", without "s3://"',
+        'the name of a bucket, or the alias of an access point, such as "my-bucket" or "probe-{region}", without "s3://"',
         pattern=r"^([a-z0-9{][a-z0-9.{}-]{1,80}[a-z0-9}])?$",
     ),
 ]

@@ -2,12 +2,14 @@
 
 What is not there is listed, read, deleted and aborted; an upload is begun and aborted at once, so that nothing is ever
 stored, and only where aborting is permitted. In a versioned bucket the deletion makes a marker, which has to go, too.
+In a directory bucket one permission is for all of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+from penstock.client.sdk_client import DIRECTORY_BUCKET_ENDINGS
 from penstock.probes.finding import Finding, Health, tried
 from penstock.probes.outside import ObjectStore
 
@@ -24,19 +26,21 @@ async def try_uploads(
     """All that a probe of uploads does."""
     key = f"{key_prefix}{_NAME}"
     listing = store.list_objects(bucket, f"{key}/")
-    listed = await tried(subject, "s3:ListBucket", listing, if_missing=_NO_BUCKET)
+    listed = await tried(subject, _action(bucket, "s3:ListBucket"), listing, if_missing=_NO_BUCKET)
     yield listed
     if listed.remedy == _NO_BUCKET:
         return
     yield await tried(
-        subject, "s3:ListBucketMultipartUploads", store.list_multipart_uploads(bucket, f"{key}/")
+        subject,
+        _action(bucket, "s3:ListBucketMultipartUploads"),
+        store.list_multipart_uploads(bucket, f"{key}/"),
     )
-    yield await tried(subject, "s3:DeleteObject", store.delete_object(bucket, key))
+    yield await tried(subject, _action(bucket, "s3:DeleteObject"), store.delete_object(bucket, key))
     abort = store.abort_multipart_upload(bucket, key, _NO_UPLOAD_ID)
-    aborted = await tried(subject, "s3:AbortMultipartUpload", abort)
+    aborted = await tried(subject, _action(bucket, "s3:AbortMultipartUpload"), abort)
     yield aborted
     if aborted.health is Health.WELL:  # else what is begun would stay
-        yield await tried(subject, "s3:PutObject", _begin_and_abort(store, bucket, key))
+        yield await tried(subject, _action(bucket, "s3:PutObject"), _begin_and_abort(store, bucket, key))
 
 
 async def try_downloads(
@@ -50,7 +54,14 @@ async def try_downloads(
                 return
     key = object_key or f"{key_prefix}{_NAME}"
     reading = store.begins_with(bucket, key, _READ_BYTES)
-    yield await tried(subject, "s3:GetObject", reading, if_missing=_NO_OBJECT if object_key else "")
+    yield await tried(
+        subject, _action(bucket, "s3:GetObject"), reading, if_missing=_NO_OBJECT if object_key else ""
+    )
+
+
+def _action(bucket: str, name: str) -> str:
+    """What has to be allowed for it."""
+    return "s3express:CreateSession" if bucket.endswith(DIRECTORY_BUCKET_ENDINGS) else name
 
 
 async def _begin_and_abort(store: ObjectStore, bucket: str, key: str) -> None:

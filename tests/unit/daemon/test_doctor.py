@@ -17,7 +17,9 @@ from penstock.daemon.host import HostIdentity
 from penstock.daemon.store import Store
 from penstock.operations.table import setting_types
 from penstock.probes.finding import Finding, Health
+from penstock.probes.outside import Barred, Denied, Refused, RequestError
 from tests.integration.scripted_advisor import NO_CREDENTIALS, a_status
+from tests.unit.daemon.house import Outside
 
 RUNNING = {
     "LoadState": "loaded",
@@ -46,10 +48,15 @@ def configured(folder: Path, text: str = PROBES) -> LoadedConfiguration:
 
 def findings(folder: Path, **changes: Any) -> list[Finding]:
     """Of a host where all is well but for these."""
+    patient = a_patient(folder, **changes)
+    return [finding for check in CHECKS for finding in check(patient)]
+
+
+def a_patient(folder: Path, configuration: str = PROBES, **changes: Any) -> Patient:
+    """A host where all is well but for these."""
     (folder / "root").mkdir(exist_ok=True)
-    text = changes.pop("configuration", PROBES)
     healthy: dict[str, Any] = {
-        "loaded": configured(folder, text),
+        "loaded": configured(folder, configuration),
         "identity": IDENTITY,
         "socket_path": "/run/elsewhere.sock",
         "status": a_status(),
@@ -57,8 +64,7 @@ def findings(folder: Path, **changes: Any) -> list[Finding]:
         "unit": lambda: RUNNING,
         "clock_error_seconds": lambda: 0.01,
     }
-    patient = Patient(**(healthy | changes))
-    return [finding for check in CHECKS for finding in check(patient)]
+    return Patient(**(healthy | changes))
 
 
 @pytest.mark.parametrize(
@@ -320,3 +326,27 @@ def test_a_fleet_that_this_host_should_write_for_and_cannot(
     configuration = f'{PROBES}\n[fleet]\nbucket = "my-fleet"\nmay_write = true\n'
     found = findings(tmp_path, configuration=configuration, status=status)
     assert [f.health for f in found if f.subject == "fleet"] == [health]
+
+
+@pytest.mark.parametrize(
+    ("bucket", "kind", "finding_count"),
+    [
+        ("bucket", Barred, 1),
+        ("bucket", Refused, 1),
+        ("bucket", Denied, 4),
+        ("probe--euw1-az1--x-s3", Denied, 1),
+    ],
+)
+async def test_what_is_in_the_way_of_every_action_is_told_once(
+    tmp_path: Path, bucket: str, kind: type[RequestError], finding_count: int
+) -> None:
+    """A clock, or a region, that is wrong is wrong for all; what a policy denies has to be allowed one by one."""
+    outside = Outside()
+    outside.objects.trouble = lambda action, _count: kind(f"{action}: what is wrong")
+    is_directory = bucket != "bucket"
+    section = PROBES.replace("my-bucket", bucket) + ('service_class = "express"\n' if is_directory else "")
+    patient = a_patient(tmp_path, section)
+    ill = [finding async for finding in doctor.permissions(patient, outside)]
+    assert len(ill) == finding_count
+    assert {finding.health for finding in ill} == {Health.ILL}
+    assert len({finding.remedy for finding in ill}) == finding_count

@@ -23,9 +23,11 @@ PREFIX = Configuration().probes.s3_upload.key_prefix
 
 
 def actions(statements: list[dict[str, Any]]) -> dict[str, list[str]]:
-    """What each statement allows, by its name."""
+    """What each statement allows, by its name; the bucket that templates make is no directory bucket."""
     return {
-        s["Sid"]: sorted([s["Action"]] if isinstance(s["Action"], str) else s["Action"]) for s in statements
+        s["Sid"]: sorted([s["Action"]] if isinstance(s["Action"], str) else s["Action"])
+        for s in statements
+        if s["Sid"] != "ProbeDirectoryBucket"
     }
 
 

@@ -19,6 +19,7 @@ from tests.unit.probes.fakes import virtually
 
 POLICY = Path(__file__).parents[3] / "penstock/cli/systemd/iam-policy.json"
 ROWS = tuple(OPERATIONS.values())
+DIRECTORY = "probe--euw1-az1--x-s3"
 ACTIONS = {  # of the fakes, and what a policy calls them
     "delete": {"s3": "s3:DeleteObject", "sqs": "sqs:DeleteMessage"},
     "list": {"s3": "s3:ListBucket"},
@@ -74,6 +75,7 @@ def test_where_all_is_permitted_nothing_is_left_and_little_was_done(
 def test_what_is_tried_is_what_the_policy_allows() -> None:
     """Action by action: the policy that comes with the service allows no more than is needed, and no less."""
     tried = {f.sentence.split()[0] for row in ROWS for f in examined(row)[0]}
+    tried |= {f.sentence.split()[0] for f in examined(OPERATIONS["s3_download"], bucket=DIRECTORY)[0]}
     statements = json.loads(POLICY.read_text(encoding="utf-8"))["Statement"]
     allowed = [s["Action"] for s in statements if s["Sid"] != "WatchQueue"]
     assert tried == {name for names in allowed for name in ([names] if isinstance(names, str) else names)}

@@ -24,7 +24,7 @@ from penstock.operations.sections.section import OrphanPlace, Section
 from penstock.operations.table import OPERATIONS
 from penstock.probes.leftovers import Sweep, SweepSummary
 from penstock.probes.outside import MessageQueues, ObjectStore, RequestError
-from penstock.probes.probe import Leftover
+from penstock.probes.probe import Leftover, LeftoverKind
 from penstock.units import counted, format_seconds
 from penstock.vocabulary import Cost
 
@@ -33,7 +33,8 @@ PAUSE_SECONDS = 15.0  # before the first try, and doubled by each that fails
 PAUSE_SECONDS_MAX = 1800.0
 SETTLED_SECONDS = 180.0  # beyond a probe: for what its connections still held when it was ended
 OLD_SECONDS = 3600.0  # from then on the operator is warned
-LEFT_COUNT_MAX = 10  # of one operation: then it rests, for each probe would add to them
+# Of one operation: then it rests, for each probe would add to them; one is enough where removing is forbidden.
+LEFT_COUNT_MAX = 10
 ORPHANS_PAUSE_SECONDS = 86_400.0
 SHOWN_COUNT_MAX = 1000
 
@@ -86,6 +87,7 @@ class Sweeper:
         self.left: tuple[LeftBehind, ...] = ()
         self.summary = SweepSummary()  # of the newest sweep, also of one that was cut short
         self._reasons: dict[Leftover, str] = {}
+        self._forbidden: frozenset[str] = frozenset()  # the operations that may not remove what they put
         self._empty: frozenset[Leftover] = frozenset()
         self._since: Mapping[Leftover, datetime] = {}
         self._warned_of: set[Leftover] = set()
@@ -141,9 +143,9 @@ class Sweeper:
     def refusal(self, operation: str) -> str | None:
         """Why this operation should not be probed now: what it left cannot be removed."""
         kept = [left for left in self.left if left.leftover.service == operation and left.reason]
-        if len(kept) < LEFT_COUNT_MAX:
+        if not kept or (len(kept) < LEFT_COUNT_MAX and operation not in self._forbidden):
             return None
-        return f"what {len(kept)} probes left behind could not be removed ({kept[0].reason})"
+        return f"what {counted(len(kept), 'probe')} left behind could not be removed ({kept[0].reason})"
 
     async def look(self, *, was_reached: bool) -> None:
         """After a probe: see what it left. Where the service was reached, there is hope for the rest, too."""
@@ -192,6 +194,8 @@ class Sweeper:
         for kept in summary.kept:
             _log.info("%s %s is left behind: %s", kept.leftover.kind, kept.leftover.name, kept.reason)
         self._reasons = {kept.leftover: kept.reason for kept in summary.kept}
+        objects = (kept for kept in summary.kept if kept.leftover.kind is LeftoverKind.S3_OBJECT)
+        self._forbidden = frozenset(kept.leftover.service for kept in objects if kept.is_forbidden)
         self._empty = frozenset(self._since.keys() - self._reasons.keys() if is_whole else ())
         await self._read_journal()
         if self._reasons or not is_whole:

@@ -40,6 +40,7 @@ class Kept:
 
     leftover: Leftover
     reason: str
+    is_forbidden: bool = False  # to whoever asks: the next that is made there would stay as well
 
 
 @dataclass(slots=True, kw_only=True)
@@ -95,7 +96,9 @@ class Sweep:
             if not isinstance(trouble, _OF_THE_CONTAINER):
                 trouble = await self._trouble_with(leftover)
             if trouble is not None:
-                self.summary.kept.append(Kept(leftover=leftover, reason=str(trouble)))
+                self.summary.kept.append(
+                    Kept(leftover=leftover, reason=str(trouble), is_forbidden=type(trouble) is Denied)
+                )
 
     async def _trouble_with(self, leftover: Leftover) -> RequestError | None:
         """Why it could not be removed; None when nothing of it is there any more."""

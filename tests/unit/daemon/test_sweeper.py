@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -16,7 +17,7 @@ from penstock.daemon.config import Configuration, ProbesSection
 from penstock.daemon.database import DiskTrouble
 from penstock.operations.sections.objects import ObjectSection
 from penstock.probes.leftovers import SweepSummary
-from penstock.probes.outside import Denied, RequestError, Unreachable
+from penstock.probes.outside import Denied, Failed, RequestError, Unreachable
 from penstock.probes.probe import Leftover, LeftoverKind
 from tests.factories import NOON
 from tests.unit.daemon.house import TARIFFS, House
@@ -175,10 +176,18 @@ async def test_old_leftovers_are_warned_of_once(house: House, caplog: pytest.Log
     )
 
 
-async def test_an_operation_rests_that_cannot_clean_up(house: House) -> None:
-    """Each probe would leave more objects in a bucket from which nothing may be deleted."""
-    await leave_behind(house, *map(a_run, range(sweeper.LEFT_COUNT_MAX)))
-    house.outside.objects.trouble = denied
+def broken(action: str, _count: int) -> RequestError | None:
+    """The same, of a service that does not get to it."""
+    return Failed("DeleteObject is not allowed") if action in {"delete", "delete_batch"} else None
+
+
+@pytest.mark.parametrize(("trouble", "left_count"), [(broken, sweeper.LEFT_COUNT_MAX), (denied, 1)])
+async def test_an_operation_rests_that_cannot_clean_up(
+    house: House, trouble: Callable[[str, int], RequestError | None], left_count: int
+) -> None:
+    """Each probe would leave more objects in a bucket from which nothing may be deleted: by a policy, or by a lock."""
+    await leave_behind(house, *map(a_run, range(left_count)))
+    house.outside.objects.trouble = trouble
     await house.live(HOUR)
     assert house.probe.run_count == 0
     assert {house.conductor.sweeper.refusal(other) for other in ("s3_download", "sqs_delivery")} == {None}

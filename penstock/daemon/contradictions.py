@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 from penstock.client.targets.stores import store_at
 from penstock.daemon import quiet_hours, regions
@@ -19,6 +20,7 @@ def contradictions(configuration: Configuration) -> Iterator[Contradiction]:
     """Values that are fine alone and wrong together."""
     for name, row in OPERATIONS.items():
         yield from configuration.section_of(row).contradictions(f"probes.{name}")
+    yield from _unreadable(configuration)
     yield from _misplaced(configuration)
     if quiet_hours.fill_the_day(map(quiet_hours.parse, configuration.probes.quiet_hours)):
         yield Contradiction("probes.quiet_hours", "they fill the day, so that nothing would ever be probed")
@@ -37,6 +39,16 @@ def contradictions(configuration: Configuration) -> Iterator[Contradiction]:
             need, limit = f"${watched.usd_per_day_min:.3g}", f"${most:.3g}"
             sentence = f"watching takes {need} a day, and {key} allows {limit}: ask less often"
             yield Contradiction("watched_queue.interval_seconds", sentence, ("watched_queue.name", key))
+
+
+def _unreadable(configuration: Configuration) -> Iterator[Contradiction]:
+    """Endpoints that begin like a URL, and are none."""
+    for service, url in configuration.aws.endpoint_urls.items():
+        try:
+            _ = urlsplit(url).port
+        except ValueError as trouble:
+            sentence = f'found "{url}"; expected a URL, such as "http://[::1]:9000" ({trouble})'
+            yield Contradiction(f"aws.{service}_endpoint_url", sentence)
 
 
 def _misplaced(configuration: Configuration) -> Iterator[Contradiction]:

@@ -77,6 +77,13 @@ def test_endpoints_of_the_environment_are_those_of_the_sdk(
     assert len(told) == sum(bool(url) and url not in text for url in urls)
 
 
+@pytest.mark.parametrize("url", ["http://[::1", "http://::1:9000", "http://host:port", "http://host:99999"])
+def test_an_endpoint_that_is_no_url_is_a_mistake(tmp_path: Path, url: str) -> None:
+    """Some broke every command by an exception, others each request of a daemon that had found them valid."""
+    (problem,) = _problems(tmp_path, f'[aws]\nsqs_endpoint_url = "{url}"')
+    assert problem.startswith(f'aws.sqs_endpoint_url: found "{url}"; expected a URL')
+
+
 def test_an_endpoint_of_the_environment_is_checked_like_one_of_a_file(tmp_path: Path) -> None:
     """A user name in it is not repeated."""
     with pytest.raises(config_files.ConfigError) as caught:

@@ -55,6 +55,7 @@ class Unchanged(RequestError):
 _ANSWERS: Mapping[str, tuple[type[RequestError], str]] = {
     "BandwidthLimitExceeded": (Throttled, _FEWER),
     "KmsThrottled": (Throttled, _FEWER),
+    "KMS.ThrottlingException": (Throttled, _FEWER),  # the same of SQS, and of S3
     "OverLimit": (Throttled, "too many messages are received and not deleted"),
     "RequestLimitExceeded": (Throttled, _FEWER),
     "RequestThrottled": (Throttled, _FEWER),
@@ -84,6 +85,7 @@ _ANSWERS: Mapping[str, tuple[type[RequestError], str]] = {
     "AccessDenied": (Denied, _NOT_ALLOWED),
     "AccessDeniedException": (Denied, _NOT_ALLOWED),
     "KmsAccessDenied": (Barred, _NO_KEY),
+    "KMS.AccessDeniedException": (Barred, _NO_KEY),
     "AllAccessDisabled": (Barred, "all access to the bucket has been disabled by its provider"),
     "OptInRequired": (Barred, "the account is not signed up for this region or service: enable it"),
     "NoSuchBucket": (NoBucket, "the bucket does not exist: create it in this region, or configure another"),

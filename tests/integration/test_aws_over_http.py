@@ -152,6 +152,8 @@ async def put_at(url: str, body: bytes = b"x", *, read_timeout_seconds: float = 
     [
         (503, "SlowDown", Throttled, "fewer requests"),
         (503, "Whatever", Throttled, "fewer requests"),
+        (400, "KMS.ThrottlingException", Throttled, "fewer requests"),
+        (400, "KMS.AccessDeniedException", Barred, "kms:Decrypt"),
         (429, "TooManyRequests", Throttled, "fewer requests"),
         (403, "AccessDenied", Denied, "IAM policy"),
         (403, "InvalidAccessKeyId", Unidentified, "access key is unknown"),

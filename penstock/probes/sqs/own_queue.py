@@ -59,20 +59,28 @@ class OwnQueue:
     async def open(self, region: str) -> tuple[str, Mapping[str, str]]:
         """The queue's URL, made when it is not there, and its attributes. Raises RequestError.
 
-        An application's queue that happens to have the name would lose its messages. Such a one keeps them for longer.
+        An application's queue that happens to have the name would lose its messages. Such a one keeps them for longer,
+        delays them, or has another queue for those that fail.
         """
         self._request_count = 0
         url = await self._find_or_create_any(region)
         self._request_count += 1
         attributes = await self.queues.queue_attributes(url)
-        kept, ours = attributes.get(_KEPT_FOR), self.attributes[_KEPT_FOR]
-        if not self.is_ours and kept is not None and kept != ours:
+        if not self.is_ours and (habit := self._foreign_habit(attributes)) is not None:
             self._url = None
             raise Refused(
-                f"the queue {self.name}{self.suffix} keeps messages for {kept} s, those of probes for {ours} s, "
-                "so it is an application's and left alone: name another queue_name_prefix"
+                f"the queue {self.name}{self.suffix} {habit}, so it is an application's and left alone: name another "
+                "queue_name_prefix"
             )
         return url, attributes
+
+    def _foreign_habit(self, attributes: Mapping[str, str]) -> str | None:
+        ours = self.attributes[_KEPT_FOR]
+        if (kept := attributes.get(_KEPT_FOR, ours)) != ours:
+            return f"keeps messages for {kept} s, those of probes for {ours} s"
+        if (delay := attributes.get("DelaySeconds", "0")) != "0":
+            return f"delays messages by {delay} s"
+        return "moves messages to another queue (RedrivePolicy)" if "RedrivePolicy" in attributes else None
 
     def forget(self, trouble: RequestError) -> None:
         """Look for the queue again next time, when somebody deleted it."""

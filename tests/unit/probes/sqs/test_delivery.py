@@ -346,14 +346,24 @@ async def test_queue_of_somebody_else_stays(clock: VirtualClock) -> None:
     assert list(queues.attributes) == [NAME]
 
 
-async def test_an_applications_queue_of_that_name_keeps_its_messages(clock: VirtualClock) -> None:
-    """It is told by how long it keeps them; what a probe receives it deletes."""
+@pytest.mark.parametrize(
+    ("attributes", "told"),
+    [
+        ({"MessageRetentionPeriod": "345600"}, "keeps messages for 345600 s"),
+        ({"MessageRetentionPeriod": "3600", "DelaySeconds": "900"}, "delays messages by 900 s"),
+        ({"RedrivePolicy": "{}", "DelaySeconds": "0"}, "moves messages to another queue"),
+    ],
+)
+async def test_an_applications_queue_of_that_name_keeps_its_messages(
+    clock: VirtualClock, attributes: dict[str, str], told: str
+) -> None:
+    """It is told by what it does with them; what a probe receives it deletes, and what it sends would stay."""
     queues, visible = MemoryQueues(), ["an order", "another one"]
-    queues.attributes[NAME] = {"MessageRetentionPeriod": "345600"}
+    queues.attributes[NAME] = attributes
     queues.visible = visible[:]
     outcome = await a_probe(queues, clock).run(a_delivery_plan())
     assert isinstance(outcome, Inconclusive)
-    assert f"{NAME} keeps messages for 345600 s" in outcome.reason
+    assert f"{NAME} {told}" in outcome.reason
     assert (queues.visible, queues.log) == (visible, ["find", "attributes"])
 
 

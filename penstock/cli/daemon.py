@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,9 @@ socket_option = click.option(
     default=connection.SOCKET_PATH,
     help=f"The daemon's socket [default: $PENSTOCK_SOCKET, else {connection.SOCKET_PATH}].",
 )
+
+_RETURN_SECONDS_MAX = 300.0  # of a daemon that is started again, or gives way to a newer one
+_RETURN_PAUSE_SECONDS = 1.0  # before each look for it
 
 _TROUBLES: Mapping[int, type[TroubleError]] = {400: WrongUsageError, 503: NotReadyError}
 
@@ -96,15 +100,27 @@ def why_expired(document: Mapping[str, Any]) -> str | None:
 
 
 def states(socket_path: str) -> Iterator[dict[str, Any]]:
-    """The state of all advice now, and again after each change. Raises NoDaemonError when the daemon goes away."""
-    try:
-        for line in connection.stream(socket_path, "/v1/watch"):
-            yield _document(line, socket_path)
-    except connection.NoDaemonError as trouble:
-        raise NoDaemonError(str(trouble)) from trouble
-    raise NoDaemonError(
-        f"the daemon on {socket_path} has ended the watch, as it does when it stops: watch again"
-    )
+    """The state of all advice now, and again after each change, also by the daemon that follows one that has ended.
+
+    Raises NoDaemonError where none answers: at first, or for five minutes.
+    """
+    is_followed, until_seconds = False, 0.0
+    while True:
+        why = f"the daemon on {socket_path} has ended the watch, as it does when it stops"
+        try:
+            for line in connection.stream(socket_path, "/v1/watch"):
+                if until_seconds and not is_followed:
+                    click.echo("penstock: a daemon answers again", err=True)
+                is_followed = True
+                yield _document(line, socket_path)
+        except connection.NoDaemonError as trouble:
+            why = str(trouble)
+        if is_followed:
+            is_followed, until_seconds = False, time.monotonic() + _RETURN_SECONDS_MAX
+            click.echo("penstock: the daemon has ended the watch; waiting for it to come back", err=True)
+        elif time.monotonic() >= until_seconds:
+            raise NoDaemonError(why)
+        time.sleep(_RETURN_PAUSE_SECONDS)
 
 
 def _document(body: bytes, socket_path: str) -> dict[str, Any]:

@@ -22,7 +22,10 @@ from penstock.units import label
 )
 @socket_option
 def watch(*, as_json: bool, socket_path: str) -> None:
-    """Print the advice now, and whenever it changes, until Ctrl-C."""
+    """Print the advice now, and whenever it changes, until Ctrl-C.
+
+    A daemon that ends is waited for, up to five minutes: whoever follows it is told by a line on standard error.
+    """
     import json
 
     known: dict[tuple[Any, ...], Mapping[str, Any]] = {}

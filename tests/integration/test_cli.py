@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -15,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner, Result
 
-from penstock.cli import status
+from penstock.cli import daemon, status
 from penstock.cli.main import cli, run
 from penstock.cli.trouble import NoDaemonError
 from penstock.daemon.config_files import load
@@ -245,13 +246,30 @@ def test_a_wait_for_a_daemon_that_hangs_is_no_longer_than_was_said(monkeypatch: 
     assert patience == [1.0]
 
 
-def test_a_watch_that_the_daemon_ends_is_exit_code_3(tmp_path: Path) -> None:
-    """A script that follows the advice learns that nobody tells it any more."""
-    path = tmp_path / "ending.sock"
-    with speaking(path, b'HTTP/1.0 200 OK\r\n\r\n{"recommendations": []}\n'):
+def test_a_watch_goes_on_with_the_daemon_that_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A restart, or an upgrade, is no end of it; that nobody came in five minutes is, and exit code 3 says so."""
+    path, now = tmp_path / "ending.sock", [1.0]
+    state = b'HTTP/1.0 200 OK\r\n\r\n{"recommendations": []}\n'
+    with contextlib.ExitStack() as living:
+        living.enter_context(speaking(path, state))
+
+        def sleep(seconds: float) -> None:
+            living.close()  # it has spoken
+            path.unlink(missing_ok=True)
+            now[0] += seconds
+            if now[0] == 5.0:
+                living.enter_context(speaking(path, state))
+
+        monkeypatch.setattr(daemon, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
         result = CliRunner().invoke(cli, ["watch", "--socket", str(path)])
     assert result.exit_code == 3
-    assert "has ended the watch" in result.output
+    ended, again, *rest = result.output.splitlines()
+    assert (ended, again) == (rest[0], "penstock: a daemon answers again")
+    assert "ended the watch; waiting for it" in ended
+    assert "start" in rest[1]  # as where there was none at first
+    assert 300.0 < now[0] < 320.0
 
 
 def test_a_refusal_is_exit_code_1(server: Served) -> None:

@@ -11,12 +11,17 @@ from collections.abc import AsyncIterator
 
 from penstock.client.sdk_client import DIRECTORY_BUCKET_ENDINGS
 from penstock.probes.finding import Finding, Health, tried
-from penstock.probes.outside import ObjectStore
+from penstock.probes.outside import ObjectStore, VersionRequests
 
 _NAME = "doctor"  # of a key below the prefix that no probe uses
 _NO_UPLOAD_ID = "doctor"  # such as no store gives
 _READ_BYTES = 1
 _NO_BUCKET = "create the bucket in this region, or name another"
+_HAS_VERSIONS = (
+    "the bucket keeps versions: what probes put is removed with all of them, and where the bucket locks or replicates "
+    "its objects, they stay until the lock ends, and the copies for good"
+)
+_WITHOUT_VERSIONS = "name a bucket of the probes' own that keeps none"
 _NO_OBJECT = "put the object there, or name another in object_key"
 
 
@@ -35,7 +40,11 @@ async def try_uploads(
         _action(bucket, "s3:ListBucketMultipartUploads"),
         store.list_multipart_uploads(bucket, f"{key}/"),
     )
-    yield await tried(subject, _action(bucket, "s3:DeleteObject"), store.delete_object(bucket, key))
+    of_versions: list[VersionRequests] = []
+    deleting = _delete(store, bucket, key, of_versions)
+    yield await tried(subject, _action(bucket, "s3:DeleteObject"), deleting)
+    if any(map(sum, of_versions)):
+        yield Finding(subject, Health.POOR, _HAS_VERSIONS, _WITHOUT_VERSIONS)
     abort = store.abort_multipart_upload(bucket, key, _NO_UPLOAD_ID)
     aborted = await tried(subject, _action(bucket, "s3:AbortMultipartUpload"), abort)
     yield aborted
@@ -62,6 +71,10 @@ async def try_downloads(
 def _action(bucket: str, name: str) -> str:
     """What has to be allowed for it."""
     return "s3express:CreateSession" if bucket.endswith(DIRECTORY_BUCKET_ENDINGS) else name
+
+
+async def _delete(store: ObjectStore, bucket: str, key: str, of_versions: list[VersionRequests]) -> None:
+    of_versions.append(await store.delete_object(bucket, key))
 
 
 async def _begin_and_abort(store: ObjectStore, bucket: str, key: str) -> None:

@@ -13,9 +13,9 @@ from penstock.lab.virtual_time import VirtualClock
 from penstock.operations.operation import Operation, Ward
 from penstock.operations.table import OPERATIONS
 from penstock.probes.finding import Finding, Health
-from penstock.probes.outside import Barred, Denied, Missing, RequestError, Unreachable
+from penstock.probes.outside import Barred, Denied, Missing, RequestError, Unreachable, VersionRequests
 from tests.unit.daemon.house import Outside
-from tests.unit.probes.fakes import virtually
+from tests.unit.probes.fakes import MemoryStore, virtually
 
 POLICY = Path(__file__).parents[3] / "penstock/cli/systemd/iam-policy.json"
 ROWS = tuple(OPERATIONS.values())
@@ -111,6 +111,19 @@ def test_a_bucket_that_is_not_there_is_one_finding() -> None:
     findings, _ = examined(OPERATIONS["s3_download"], "list", Missing)
     assert [finding.health for finding in findings] == [Health.ILL]
     assert "create the bucket" in findings[0].remedy
+
+
+def test_a_bucket_that_keeps_versions_is_told_before_anything_is_put(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lock would keep what a probe puts, and a replica of it is nobody's to remove: neither can be seen from here."""
+
+    async def delete(*_: object) -> VersionRequests:
+        return VersionRequests(listing_count=1, deletion_count=1)
+
+    monkeypatch.setattr(MemoryStore, "delete_object", delete)
+    findings, _ = examined(OPERATIONS["s3_upload"])
+    (told,) = (finding for finding in findings if finding.health is not Health.WELL)
+    assert told.health is Health.POOR
+    assert "keeps versions" in told.sentence
 
 
 def test_an_object_that_is_named_has_to_be_there_and_nothing_is_tried_but_reading() -> None:

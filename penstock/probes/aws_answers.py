@@ -144,7 +144,7 @@ _FAILURES: Mapping[type[RequestError], Mapping[type[Exception], str]] = {
     },
     Unsent: {
         sdk_errors.SSLError: "TLS failed: check the endpoint's certificate, the CA bundle and the clock",
-        sdk_errors.ProxyConnectionError: "the proxy does not answer: check HTTPS_PROXY and NO_PROXY",
+        sdk_errors.ProxyConnectionError: "the proxy does not answer, or refuses: check HTTPS_PROXY and NO_PROXY",
         sdk_errors.ConnectTimeoutError: "no connection in time: check route, firewall and endpoint",
     },
     Unreachable: {
@@ -238,11 +238,12 @@ def _cause_of(error: Exception) -> object:
 
 def _connection_trouble(error: sdk_errors.EndpointConnectionError, *, is_made: bool) -> str:
     """Why the connection was not made or not kept, as the operating system tells it."""
-    cause = error.kwargs.get("error")
-    cause = getattr(cause, "os_error", cause)
+    failure = error.kwargs.get("error")
+    cause = getattr(failure, "os_error", failure)
     host = urlsplit(str(error.kwargs.get("endpoint_url", ""))).netloc
     if isinstance(cause, socket.gaierror):
-        return f"the name {host} cannot be resolved: check the region, the endpoint and DNS"
+        name = getattr(failure, "host", host)  # or that of a proxy
+        return f"the name {name} cannot be resolved: check the region, the endpoint, the proxy and DNS"
     if is_made:
         return f"{host} closed the connection before the answer"
     sentence = _CONNECTION_TROUBLES.get(getattr(cause, "errno", None))

@@ -412,6 +412,19 @@ async def test_name_that_cannot_be_resolved() -> None:
         await put_at("http://penstock.invalid")
 
 
+async def test_a_proxy_that_is_in_the_way_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not the endpoint, whose name and address are as they should be."""
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.invalid:3128")
+    with pytest.raises(Unsent, match=r"the name proxy\.invalid cannot be resolved: .* the proxy"):
+        await put_at("https://penstock.invalid")
+    async with Oracle(407, "").serving() as url:
+        monkeypatch.setenv("HTTPS_PROXY", url)
+        with pytest.raises(Unsent, match="the proxy does not answer, or refuses"):
+            await put_at("https://penstock.invalid")
+
+
 async def test_plain_server_behind_https() -> None:
     """A failing handshake points at certificate, CA bundle and clock."""
     async with Oracle(200, "", {"ETag": "e"}).serving() as url:

@@ -25,6 +25,7 @@ from penstock.cli.query import (
     store_option,
 )
 from penstock.cli.trouble import TroubleError, WrongUsageError, cannot_run
+from penstock.client.sdk_client import DIRECTORY_BUCKET_ENDINGS
 from penstock.client.targets.launch import (
     PROGRAMS,
     Launch,
@@ -134,6 +135,8 @@ def _advised(
     if verb is None:
         raise TroubleError("this command transfers nothing")
     asked = {name: value for name, value in stated.items() if name != "is_reading"}
+    if asked["service_class"] is None and any(map(_is_of_directory_bucket, command)):
+        asked["service_class"] = "express"
     material = None
     if target.name == program.target:
         source = source_of(program, command, verb)
@@ -158,6 +161,11 @@ def _advised(
         document["demand"]["split_object_count"] = material.large_count
     translation = translate(target, document)
     return program.apply(command, verb, os.environ, translation), document
+
+
+def _is_of_directory_bucket(word: str) -> bool:
+    """Whether it is a place in one: ``s3://bucket--az--x-s3/key``, ``remote:bucket--az--x-s3``."""
+    return any(part.endswith(DIRECTORY_BUCKET_ENDINGS) for part in word.split("/"))
 
 
 def _target(program: Program, command: Sequence[str], stated: Mapping[str, Any]) -> Target:

@@ -253,6 +253,24 @@ def test_a_client_is_run_with_the_advice_and_ends_as_itself(server: Served, prog
     assert (asked.payload_size_bytes, asked.demand.object_count) == (3 * MiB, 1)
 
 
+@pytest.mark.parametrize(
+    ("command", "service_class"),
+    [
+        ("-- s5cmd cp big s3://b/", "standard"),
+        ("-- s5cmd cp big s3://b--euw1-az1--x-s3/", "express"),
+        ("-- rclone copyto big remote:b--euw1-az1--x-s3", "express"),
+        ("-- s5cmd cp big s3://b/of--x-s3-things", "standard"),
+        ("--service-class standard -- s5cmd cp big s3://b--euw1-az1--x-s3/", "standard"),
+    ],
+)
+def test_a_directory_bucket_is_asked_about_as_one(
+    server: Served, programs: Path, command: str, service_class: str
+) -> None:
+    """Its name tells: what was measured of other buckets is nothing to drive it by."""
+    told(run(programs.parent, command))
+    assert server.advisor.questions[-1].service_class == service_class
+
+
 def test_a_signal_that_ends_the_client_is_seen_outside(server: Served, programs: Path) -> None:
     """It is the same process."""
     assert run(programs.parent, "-- s5cmd cp big s3://b/ die").returncode == -signal.SIGTERM

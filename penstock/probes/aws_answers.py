@@ -9,6 +9,7 @@ import contextlib
 import errno
 import re
 import socket
+import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
@@ -224,7 +225,10 @@ def _from_failure(error: Exception, doing: str) -> RequestError:
         is_made = not isinstance(error.kwargs.get("error"), aiohttp.ClientConnectorError)
         unanswered = Unreachable if is_made else Unsent
         return unanswered(f"{doing}: {_connection_trouble(error, is_made=is_made)}")
-    if isinstance(cause := _cause_of(error), aiohttp.ClientResponseError):  # no HTTP, or broken
+    cause = _cause_of(error)
+    if isinstance(cause, (FileNotFoundError, IsADirectoryError, PermissionError, ssl.SSLError)):
+        return Unsent(f"{doing}: the CA bundle cannot be read: check AWS_CA_BUNDLE ({_one_line(cause)})")
+    if isinstance(cause, aiohttp.ClientResponseError):  # no HTTP, or broken
         return Unreachable(f"{doing}: {_UNREADABLE} ({_one_line(cause.message)})")
     if isinstance(error, (sdk_errors.HTTPClientError, aiohttp.ClientError, OSError)):
         return Unreachable(f"{doing}: the connection failed ({_one_line(error)})")

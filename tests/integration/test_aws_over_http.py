@@ -425,6 +425,17 @@ async def test_a_proxy_that_is_in_the_way_is_named(monkeypatch: pytest.MonkeyPat
             await put_at("https://penstock.invalid")
 
 
+@pytest.mark.parametrize("name", ["", "missing.pem", "empty.pem"])
+async def test_a_bundle_of_authorities_that_cannot_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The file that does not exist was not, and the request was taken for one that may have been carried out."""
+    (tmp_path / "empty.pem").touch()
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(tmp_path / name))
+    with pytest.raises(Unsent, match="CA bundle cannot be read: check AWS_CA_BUNDLE"):
+        await put_at("https://127.0.0.1:1")
+
+
 async def test_plain_server_behind_https() -> None:
     """A failing handshake points at certificate, CA bundle and clock."""
     async with Oracle(200, "", {"ETag": "e"}).serving() as url:

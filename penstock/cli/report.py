@@ -15,7 +15,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import click
 
@@ -39,6 +39,8 @@ from penstock.vocabulary import (
 )
 
 if TYPE_CHECKING:
+    from io import TextIOWrapper
+
     from penstock.daemon.config import Configuration
     from penstock.daemon.store import Store
     from penstock.models.model import Fit
@@ -487,7 +489,8 @@ def _umask() -> int:
 
 
 def _write(text: str, output: Path) -> None:
-    if str(output) == "-":
+    if str(output) == "-":  # in the encoding that the page names, whatever the locale
+        cast("TextIOWrapper", sys.stdout).reconfigure(encoding="utf-8")
         sys.stdout.write(text)
         return
     try:

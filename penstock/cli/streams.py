@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator
+from io import TextIOWrapper
 from typing import Any, TextIO, cast
 
 from penstock.cli.trouble import TroubleError
@@ -25,6 +26,8 @@ def guarded_streams() -> Iterator[None]:
         sys.stderr = _opened(os.O_WRONLY)
     # In place of a closed one something that fails when it is written.
     output = _opened(os.O_RDONLY) if sys.stdout is None else sys.stdout
+    if isinstance(output, TextIOWrapper):  # a name may have letters that the locale has not
+        output.reconfigure(errors="backslashreplace")
     with (
         contextlib.redirect_stdout(cast("TextIO", _Stream(output, _named))),
         contextlib.redirect_stderr(cast("TextIO", _Stream(sys.stderr, _forgotten))),

@@ -289,6 +289,17 @@ def test_something_else_on_the_socket_is_told(tmp_path: Path) -> None:
     assert "does not answer" in result.output
 
 
+def test_a_name_that_the_locale_has_no_letters_for_is_told_all_the_same(tmp_path: Path) -> None:
+    """As standard error does it; a traceback would tell it as well."""
+    file = tmp_path / "penstock.toml"
+    file.write_text('[probes.s3_upload]\nkey_prefix = "größe-日本/"\n', encoding="utf-8")
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    command = [*PENSTOCK, "config", "show", "--config", str(file)]
+    shown = subprocess.run(command, env=environment, capture_output=True, timeout=60, check=False)
+    assert (shown.returncode, shown.stderr) == (0, b"")
+    assert r"größe-\u65e5\u672c/".encode("latin-1") in shown.stdout
+
+
 def test_ctrl_c_is_quiet(server: Served) -> None:
     """A watch ends with 130, the first line printed and no traceback."""
     environment = {**os.environ, "PENSTOCK_SOCKET": str(server.socket_path), "PYTHONUNBUFFERED": "1"}

@@ -6,6 +6,8 @@ import dataclasses
 import json
 import os
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
@@ -57,6 +59,15 @@ def complaint(database: Path, capsys: pytest.CaptureFixture[str]) -> str:
     assert out == ""
     assert "Traceback" not in err
     return " ".join(err.split())
+
+
+def test_the_page_is_written_as_it_says_whatever_the_locale(database: Path) -> None:
+    """It names its own encoding; in that of a terminal it would be another page, or none."""
+    command = [sys.executable, "-m", "penstock", "report", "--database", str(database), "--output", "-"]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    page = subprocess.run(command, env=environment, capture_output=True, timeout=60, check=True).stdout
+    assert not page.isascii()
+    assert "\\x" not in page.decode()[:20_000]
 
 
 def test_the_json_holds_the_values_of_the_store(database: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bench.backlog_walk import oldest_undeleted_seconds
-from bench.sqs_world import CONTEXT, PLACE, a_setting, a_world, conduct_of, limited, observe, play
+from bench.sqs_world import CONTEXT, PLACE, a_setting, a_world, limited, observe, play
 from penstock.experiments.calibrations import QUEUE as SEED_WORLD
 from penstock.experiments.calibrations import QUEUE_WEST as WEST
 from penstock.experiments.calibrations import timed
@@ -24,9 +24,9 @@ from penstock.models.sqs.backlog_warning import ACT_FRACTION, WARN_FRACTION
 from penstock.models.sqs.delivery import SqsDeliveryModel
 from penstock.models.sqs.duplicate_loop import DeleteLoop
 from penstock.models.sqs.plan import Conditions, SqsPlan, plan
-from penstock.probes.sqs.application import Tally
-from penstock.probes.sqs.conduct import BLAST, Conduct
+from penstock.probes.sqs.conduct import BLAST, Conduct, conduct_of
 from penstock.probes.sqs.queue_application import advised_conduct
+from penstock.probes.sqs.tally import Tally
 from penstock.trial.simulated_host import World
 from penstock.vocabulary import Demand
 
@@ -163,9 +163,8 @@ def prediction_quality(world_seeds: Sequence[int]) -> dict[str, Quality]:
                 choice = choices[(7 * index + world_seed) % len(choices)]
                 share = 0.3 + 0.7 * (index % 5) / 5
                 setting = limited(choice, choice.send_rate_limit_messages_per_second * share)
-            tally = play(
-                world, conduct_of(setting), _APPLIED_SECONDS, seed=10_000 * world_seed + 5000 + index
-            )
+            conduct = replace(conduct_of(setting), receive_batch=setting.batch_message_count)
+            tally = play(world, conduct, _APPLIED_SECONDS, seed=10_000 * world_seed + 5000 + index)
             prediction = model.predict(fit, CONTEXT, setting, Demand())
             for name, metric, measured in (
                 (

@@ -33,18 +33,12 @@ from penstock.lab.worlds import NEAR
 from penstock.models.sqs.plan import plan
 from penstock.probes.aws import Access, AwsMessageQueues, Credentials, open_message_queues
 from penstock.probes.outside import MessageQueues, Messages, ReceivedMessage, RequestError
-from penstock.probes.sqs.application import (
-    SESSION_LENGTH,
-    DeleteBrake,
-    MeasurementApplication,
-    MeasurementError,
-    Sample,
-    Tally,
-    sequence_of,
-)
+from penstock.probes.sqs.application import MeasurementApplication
 from penstock.probes.sqs.conduct import BLAST, RATE_CONTROLLED, Conduct
 from penstock.probes.sqs.queue_application import advised_conduct
 from penstock.probes.sqs.round_trips import RoundTrips
+from penstock.probes.sqs.run import Bodies, BoundQueue, DeleteBrake, HopelessError
+from penstock.probes.sqs.tally import Sample, Tally
 from penstock.trial.stage import CREDENTIALS, lab_endpoint
 from tests.real import provision, servers
 
@@ -147,13 +141,13 @@ class Surroundings:
     Satisfies `Messages`. The stop, and the offers, count from `begin`; before it deletes are slow and never stop.
     """
 
-    def __init__(self, messages: Messages, clock: Clock, course: Course, session: str) -> None:
+    def __init__(self, messages: Messages, clock: Clock, course: Course, bodies: Bodies) -> None:
         self.latencies: list[tuple[float, float]] = []  # (received at, since it was offered), seconds
         self.send_seconds: list[float] = []  # of the requests since the last sample
         self._messages = messages
         self._clock = clock
         self._course = course
-        self._session = session
+        self._bodies = bodies
         self._seen: set[int] = set()
         self._began_seconds: float | None = None
 
@@ -175,8 +169,8 @@ class Surroundings:
             url, message_count_max=message_count_max, wait_seconds=wait_seconds
         )
         for message in messages:
-            sequence = sequence_of(self._session, message.body)
-            if sequence is not None and sequence not in self._seen:
+            sequence = self._bodies.sequence_of(message.body)
+            if sequence >= 0 and sequence not in self._seen:
                 self._seen.add(sequence)
                 now = self._elapsed_seconds()
                 self.latencies.append((now, now - (sequence + 1) / self._course.offered_per_second))
@@ -251,10 +245,9 @@ def policies(course: Course) -> list[Contender]:
 
 
 async def compete(queues: MessageQueues, clock: Clock, contender: Contender, course: Course) -> Score:
-    """One policy through the course, on a queue of its own. Raises RequestError, MeasurementError."""
-    session = uuid.uuid4().hex[:SESSION_LENGTH]
-    surroundings = Surroundings(queues, clock, course, session)
-    brake = DeleteBrake(clock)  # the surroundings hold the deletes; the application adds nothing
+    """One policy through the course, on a queue of its own. Raises RequestError, HopelessError."""
+    bodies = Bodies()
+    surroundings = Surroundings(queues, clock, course, bodies)
     label = contender.name.replace(" ", "-").replace("'", "")
     timeout_seconds = course.visibility_timeout_seconds
     name = f"contest-{label}-{uuid.uuid4().hex[:8]}"  # a name cannot be used again for a minute
@@ -262,7 +255,7 @@ async def compete(queues: MessageQueues, clock: Clock, contender: Contender, cou
     try:
         conduct = contender.conduct
         if contender.name == PENSTOCK:
-            conditions = await RoundTrips(surroundings, clock, url, brake).conditions(
+            conditions = await RoundTrips(surroundings, clock, url, DeleteBrake(clock)).conditions(
                 course.offered_per_second, visibility_timeout_seconds=timeout_seconds
             )
             # Asked to be as soon as those that wait for no batch, so that goodputs are compared at the same latency.
@@ -273,13 +266,11 @@ async def compete(queues: MessageQueues, clock: Clock, contender: Contender, cou
             )
             conduct = advised_conduct(plan(wanted), course.offered_per_second)
         application = MeasurementApplication(
-            surroundings,
+            BoundQueue(surroundings, url),
             clock,
-            url,
             conduct,
-            session=session,
+            bodies=bodies,
             visibility_timeout_seconds=timeout_seconds,
-            brake=brake,
         )
         surroundings.begin()
         await application.drive(course.seconds, _steering(contender, application, surroundings))
@@ -397,7 +388,7 @@ async def _contest(
             try:
                 async with _client(contender.name, url) as queues:
                     found = await compete(queues, clock, contender, its_course)
-            except (MeasurementError, RequestError) as trouble:
+            except (HopelessError, RequestError) as trouble:
                 gaps[contender.name] = str(trouble)
                 continue
             if contender is not warm_up:

@@ -13,16 +13,11 @@ from penstock.lab.sqs import ActionTruth, QueueTruth
 from penstock.lab.virtual_time import VirtualClock, run_virtually
 from penstock.models.sqs.delivery import SqsDeliverySetting
 from penstock.probes.probe import NoJournal
-from penstock.probes.sqs.application import (
-    SESSION_LENGTH,
-    DeleteBrake,
-    DrivenEnoughError,
-    MeasurementApplication,
-    Sample,
-    Tally,
-)
+from penstock.probes.sqs.application import DrivenEnoughError, MeasurementApplication
 from penstock.probes.sqs.conduct import Conduct
 from penstock.probes.sqs.delivery import SqsDeliveryProbe
+from penstock.probes.sqs.run import BoundQueue
+from penstock.probes.sqs.tally import Sample, Tally
 from penstock.trial.simulated_host import UNRESPONSIVE_SLOWDOWN, Host, World
 from penstock.vocabulary import Context, Cost, Observation, Place, ProbePlan, Reason
 
@@ -39,13 +34,10 @@ def play(world: World, conduct: Conduct, duration_seconds: float, *, seed: int) 
         host = Host(world, clock, seed=seed)
         url = await host.create_queue("played", {})
         application = MeasurementApplication(
-            host,
+            BoundQueue(host, url),
             clock,
-            url,
             conduct,
-            session="x" * SESSION_LENGTH,
             visibility_timeout_seconds=world.queue.visibility_timeout_seconds,
-            brake=DeleteBrake(clock),
         )
 
         def collect(sample: Sample) -> None:
@@ -57,22 +49,6 @@ def play(world: World, conduct: Conduct, duration_seconds: float, *, seed: int) 
         return application.tally
 
     return run_virtually(story, start_at=_EPOCH)
-
-
-def conduct_of(setting: SqsDeliverySetting) -> Conduct:
-    """The application that heeds a setting."""
-    return Conduct(
-        sender_count=setting.sender_thread_count,
-        receiver_count=setting.receiver_thread_count,
-        deleter_count=setting.deleter_thread_count,
-        send_batch=setting.batch_message_count,
-        receive_batch=setting.batch_message_count,
-        delete_batch=setting.batch_message_count,
-        send_rate_limit_per_second=setting.send_rate_limit_messages_per_second,
-        send_window=setting.send_window_message_count,
-        receive_window=setting.receive_window_message_count,
-        long_polls=True,
-    )
 
 
 def observe(

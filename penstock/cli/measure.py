@@ -26,8 +26,8 @@ from penstock.operations.sqs.delivery import DELIVERY
 from penstock.units import format_seconds
 
 if TYPE_CHECKING:
-    from penstock.probes.sqs.application import Sample
     from penstock.probes.sqs.queue_application import Course, QueueDrive
+    from penstock.probes.sqs.tally import Sample
     from penstock.vocabulary import ProbePlan
 
 _MODES = ("blast", "rate-controlled", "advised")
@@ -153,8 +153,8 @@ def _check(given: Mapping[str, Any]) -> None:
 
 def _plan(mode: str, given: Mapping[str, Any]) -> ProbePlan[QueueDrive]:
     """For as long as was asked, whatever it takes."""
-    from penstock.probes.sqs.application import BODY_BYTES
     from penstock.probes.sqs.queue_application import OPERATION, drive_of
+    from penstock.probes.sqs.run import BODY_BYTES
     from penstock.vocabulary import UNKNOWN, Context, Cost, Place, ProbePlan, Reason
 
     place = Place(operation=OPERATION, region=given["region"] or _LOCAL_REGION, instance_type=UNKNOWN)

@@ -16,8 +16,8 @@ from penstock.models.s3.upload import S3UploadSetting
 from penstock.operations.s3.download import DOWNLOAD as DOWNLOADS
 from penstock.operations.s3.upload import UPLOAD as UPLOADS
 from penstock.probes.measurement import percentile
-from penstock.probes.sqs.application import BODY_BYTES
 from penstock.probes.sqs.queue_application import OPERATION, OVERHEAD_REQUEST_COUNT, QueueDrive
+from penstock.probes.sqs.run import BODY_BYTES
 from penstock.units import number
 from penstock.vocabulary import Cost, Setting, Tariff
 

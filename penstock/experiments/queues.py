@@ -28,9 +28,9 @@ from penstock.experiments.experiment import (
     queue_step,
 )
 from penstock.models.sqs.plan import Conditions, plan
-from penstock.probes.sqs.application import BODY_BYTES
 from penstock.probes.sqs.conduct import RATE_CONTROLLED, RECEIVE_MESSAGE_COUNT_MAX, Conduct
 from penstock.probes.sqs.queue_application import Policy, QueueDrive, drive_of
+from penstock.probes.sqs.run import BODY_BYTES
 from penstock.units import counted
 
 HOUR, MINUTE = 3600.0, 60.0

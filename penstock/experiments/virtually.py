@@ -19,8 +19,9 @@ from penstock.probes.probe import NoJournal, Probe
 from penstock.probes.s3.download import S3DownloadProbe
 from penstock.probes.s3.upload import S3UploadProbe
 from penstock.probes.s3.workspace import Workspace
-from penstock.probes.sqs.application import DrivenEnoughError, Sample
+from penstock.probes.sqs.application import DrivenEnoughError
 from penstock.probes.sqs.queue_application import QueueApplicationProbe
+from penstock.probes.sqs.tally import Sample
 from penstock.trial.simulated_aws import SimulatedObjectStore
 from penstock.trial.simulated_host import UNRESPONSIVE_SLOWDOWN, Host, World
 from penstock.vocabulary import (

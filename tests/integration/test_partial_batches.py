@@ -13,8 +13,9 @@ from penstock.lab.http_sqs import sqs_application
 from penstock.lab.server import serving
 from penstock.lab.sqs import ActionTruth, QueueTruth, SqsService
 from penstock.probes.aws import Access, Credentials, open_message_queues
-from penstock.probes.sqs.application import SESSION_LENGTH, DeleteBrake, MeasurementApplication
+from penstock.probes.sqs.application import MeasurementApplication
 from penstock.probes.sqs.conduct import Conduct
+from penstock.probes.sqs.run import BoundQueue
 
 AT_ONCE = ActionTruth(request_seconds=0.0, variation=0.0)
 MESSAGE_COUNT = 40
@@ -65,13 +66,10 @@ async def test_what_a_batch_did_not_take_goes_again_singly() -> None:
             url = await queues.create_queue("q", {})
             clock = SystemClock()
             application = MeasurementApplication(
-                queues,
+                BoundQueue(queues, url),
                 clock,
-                url,
                 Conduct(send_batch=10, delete_batch=10, long_polls=True),
-                session="s" * SESSION_LENGTH,
                 visibility_timeout_seconds=30.0,
-                brake=DeleteBrake(clock),
                 message_count_max=MESSAGE_COUNT,
             )
             await application.drive(120.0, lambda _: None)

@@ -17,8 +17,9 @@ from penstock.lab.server import serving
 from penstock.lab.sqs import ActionTruth, QueueTruth, SqsService
 from penstock.probes.aws import Access, Credentials, open_message_queues
 from penstock.probes.outside import ANSWERED_BY, Messages, Missing, Unreachable
-from penstock.probes.sqs.application import SESSION_LENGTH, DeleteBrake, MeasurementApplication
+from penstock.probes.sqs.application import MeasurementApplication
 from penstock.probes.sqs.conduct import Conduct
+from penstock.probes.sqs.run import BoundQueue
 
 TRUTH = ActionTruth(request_seconds=0.02, variation=0.0)
 MESSAGE_COUNT = 60
@@ -46,13 +47,10 @@ async def test_two_hosts_carry_what_one_application_asks_for() -> None:
         async with open_message_queues(access) as queues, queue_hosts(2, access) as hosts:
             url = await queues.create_queue("q", {})
             application = MeasurementApplication(
-                hosts,
+                BoundQueue(hosts, url),
                 clock,
-                url,
                 Conduct(sender_count=4, receiver_count=2, deleter_count=4, long_polls=True),
-                session="s" * SESSION_LENGTH,
                 visibility_timeout_seconds=30.0,
-                brake=DeleteBrake(clock),
                 message_count_max=MESSAGE_COUNT,
             )
             hearing = ANSWERED_BY.set(addresses)

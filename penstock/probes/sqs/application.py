@@ -1,11 +1,11 @@
-"""Knows the measurement application of the published collapse, for real queues and for simulated ones.
+"""Knows how an application drives a queue, and what it sees: that of the published collapse, and that of the probe.
 
 A sender, a receiver and a deleter (or more of each) share two things: the message map of what was sent and not
 received, which also tells duplicates, and the delete queue, first in first out, of what was received and not deleted.
 Unbounded that is the "blast" mode, which collapses as soon as the deleter is a little slower than the sender. The
 rules of the rate-controlled mode are four: send only while fewer than ten messages are in the server; receive only
 when there are some; delete whatever there is; send only while the oldest message in the delete queue is younger than
-half of the visibility timeout. How it is driven is a `Conduct`, the same as for simulated campaigns.
+half of the visibility timeout. How it is driven is a `Conduct`, the same for real queues and for simulated ones.
 
 Times are measured here; a message's body only identifies it. A delete counts when its handle is the newest that was
 received for the message, and once for each message.
@@ -17,250 +17,154 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, asdict, dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, replace
 
 from penstock.clock import Clock
-from penstock.probes.outside import Denied, Messages, Missing, ReceivedMessage, Refused, RequestError
+from penstock.probes.outside import Failed, ReceivedMessage, Refused, RequestError, Unreachable
 from penstock.probes.sqs.conduct import Conduct
+from penstock.probes.sqs.run import (
+    WAIT_SECONDS,
+    Bodies,
+    BoundQueue,
+    DeleteBrake,
+    HopelessError,
+    Patience,
+    Purse,
+)
+from penstock.probes.sqs.tally import Counts, Sample, Tally, Timings
 
 LONG_POLL_SECONDS = 20
-SESSION_LENGTH = 11
-BODY_BYTES = 37
 TROUBLE_COUNT_MAX = 50  # in a row, of all threads together
 TROUBLE_PAUSE_SECONDS = 0.1
-ARRIVAL_COUNT_MAX = 1000  # whose order is kept
 HELD_COUNT_MAX = 2_000_000  # messages and copies that the application remembers: some 300 MB
-_SEQUENCE_LENGTH = 8
-_BUCKETS_PER_DECADE = 40
+_CAUGHT_UP_BATCH_COUNT = 10  # of a delay at the rate limit
 _PUNCTUAL_SECONDS = 1e-6  # a message this early is due
-
-
-class MeasurementError(RuntimeError):
-    """The queue cannot be measured; the message says why."""
 
 
 class DrivenEnoughError(Exception):
     """Raised by whoever hears of the seconds, or within: the run ends here, and what was counted stands."""
 
 
-@dataclass(slots=True)
-class Counts:
-    """What happened, since the sample before or since the start."""
-
-    sent_count: int = 0
-    received_count: int = 0  # each message once
-    duplicate_count: int = 0  # further copies
-    deleted_count: int = 0  # each message once, with its newest handle
-    # With a handle that a later copy had replaced, or of a message gone already.
-    deleted_in_vain_count: int = 0
-    request_count: int = 0
-    failed_count: int = 0  # throttled, refused or unanswered requests
-    latency_seconds_total: float = 0.0  # of the messages received
-
-    @property
-    def latency_seconds_mean(self) -> float:
-        """From the start of the send to the receive; 0 when nothing was received."""
-        return self.latency_seconds_total / self.received_count if self.received_count else 0.0
-
-    def document(self) -> dict[str, float]:
-        document = asdict(self) | {"latency_seconds_mean": self.latency_seconds_mean}
-        del document["latency_seconds_total"]
-        return document
-
-    def add(self, more: Counts) -> None:
-        for name in Counts.__slots__:
-            setattr(self, name, getattr(self, name) + getattr(more, name))
-
-
-@dataclass(slots=True)
-class Answered:
-    """The requests of one kind that were answered, but for the first of each thread, which opened its connection."""
-
-    request_count: int = 0
-    message_count: int = 0
-    seconds_total: float = 0.0
-    cold_count: int = 0  # that are still to come
-
-    def note(self, message_count: int, seconds: float) -> None:
-        """One more."""
-        if self.cold_count:
-            self.cold_count -= 1
-            return
-        self.request_count += 1
-        self.message_count += message_count
-        self.seconds_total += seconds
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
-    """The application once a second."""
-
-    at_seconds: float
-    counts: Counts  # since the sample before
-    unreceived_count: int  # in the message map
-    undeleted_count: int  # in the delete queue and being deleted
-    oldest_undeleted_seconds: float
-
-
-@dataclass(slots=True, kw_only=True)
-class Tally:
-    """All that one run came to."""
-
-    duration_seconds: float = 0.0
-    total: Counts = field(default_factory=Counts)
-    samples: list[Sample] = field(default_factory=list)
-    oldest_undeleted_seconds_max: float = 0.0
-    # When the oldest undeleted message was as old as the visibility timeout.
-    overdue_at_seconds: float = math.inf
-    sent_after_seconds: float = math.inf  # all that were to be sent
-    first_arrivals: list[int] = field(default_factory=list)  # their places among the sent
-    latency_counts: dict[int, int] = field(default_factory=dict)  # by a fortieth of a decade above 0.1 ms
-    sends: Answered = field(default_factory=Answered)
-    # That brought something, and were not to wait for it.
-    receives: Answered = field(default_factory=Answered)
-    deletes: Answered = field(default_factory=Answered)
-
-    def latency_seconds_quantile(self, fraction: float) -> float:
-        """The latency that this fraction of messages did not exceed, within 6 %; 0 when none was received."""
-        wanted = fraction * sum(self.latency_counts.values())
-        for bucket in sorted(self.latency_counts):
-            wanted -= self.latency_counts[bucket]
-            if wanted <= 0:
-                return float(1e-4 * 10 ** ((bucket + 1) / _BUCKETS_PER_DECADE))
-        return 0.0
-
-    def rate_between(self, name: str, start_seconds: float, end_seconds: float) -> float:
-        """One of the counts per second, over the samples of a span; 0 when there are none."""
-        samples = [s for s in self.samples if start_seconds < s.at_seconds <= end_seconds]
-        counted = float(sum(getattr(sample.counts, name) for sample in samples))
-        return counted / (end_seconds - start_seconds) if samples else 0.0
-
-
-class DeleteBrake:
-    """Makes deletes slow, so that a collapse can be seen within minutes: each one, or all together."""
-
-    def __init__(
-        self, clock: Clock, *, delay_seconds: float = 0.0, requests_per_second_max: float = 0.0
-    ) -> None:
-        self._clock = clock
-        self._delay_seconds = delay_seconds
-        self._spacing_seconds = 1.0 / requests_per_second_max if requests_per_second_max > 0 else 0.0
-        self._next_at_seconds = 0.0
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether more deleters would not delete more."""
-        return self._spacing_seconds > 0
-
-    async def hold(self) -> None:
-        """Wait before a request."""
-        now = self._clock.monotonic_seconds()
-        at_seconds = max(now, self._next_at_seconds) if self.is_shared else now
-        self._next_at_seconds = at_seconds + self._spacing_seconds
-        if at_seconds + self._delay_seconds > now:
-            await asyncio.sleep(at_seconds + self._delay_seconds - now)
-
-
 @dataclass(frozen=True, slots=True)
 class _Receipt:
     """A copy in the delete queue."""
 
-    sequence: int
+    sequence: int  # -1 for a message of somebody else
     handle: str
     received_seconds: float
 
 
-@dataclass(eq=False)
 class MeasurementApplication:
-    """One run against one queue, which should be its own."""
+    """One run against one queue, which should be its own.
 
-    messages: Messages
-    clock: Clock
-    url: str
-    conduct: Conduct
-    _: KW_ONLY
-    session: str
-    visibility_timeout_seconds: float
-    brake: DeleteBrake
-    # With these the run ends when one is met, before one too many is made.
-    request_count_max: int | None = None
-    message_count_max: int | None = None
+    It sends no longer than `sending_seconds_max`, and no more than `message_count_max`; when all that is deleted, or
+    nothing is left in the purse, the run ends. One that `drains` keeps in the purse what it takes to receive and delete
+    what was sent; another one ends where it is.
+    """
 
-    def __post_init__(self) -> None:
-        assert len(self.session) == SESSION_LENGTH
-        self.tally = Tally()
-        self._requests_left = math.inf if self.request_count_max is None else self.request_count_max
-        self._messages_left = math.inf if self.message_count_max is None else self.message_count_max
-        self._began_seconds = self.clock.monotonic_seconds()
+    def __init__(
+        self,
+        queue: BoundQueue,
+        clock: Clock,
+        conduct: Conduct,
+        *,
+        purse: Purse | None = None,
+        patience: Patience | None = None,
+        bodies: Bodies | None = None,
+        brake: DeleteBrake | None = None,
+        visibility_timeout_seconds: float = math.inf,
+        message_count_max: float = math.inf,
+        sending_seconds_max: float = math.inf,
+        drains: bool = False,
+        tally: Tally | None = None,
+    ) -> None:
+        self.tally = tally or Tally()
+        self.conduct = conduct
+        self._queue, self._clock = queue, clock
+        self._purse, self._bodies, self._brake = purse or Purse(), bodies or Bodies(), brake
+        self._patience = patience or Patience(
+            in_a_row_max=TROUBLE_COUNT_MAX, pause_seconds_max=TROUBLE_PAUSE_SECONDS
+        )
+        self._visibility_timeout_seconds = visibility_timeout_seconds
+        self._message_count_max = self._messages_left = message_count_max
+        self._sending_seconds_max = sending_seconds_max
+        self._drains = drains
+        self._is_spent = False
+        self._began_seconds = clock.monotonic_seconds()
+        self._tried_count = 0  # messages; the sequence of the next one
         self._unreceived: dict[int, float] = {}  # the message map: when each was sent
         # The same for sends that failed: they may be there all the same.
         self._uncertain: dict[int, float] = {}
+        self._waiting_since_seconds: dict[int, float] = {}  # accepted and not received, where that is told
         self._undeleted: deque[_Receipt] = deque()  # the delete queue
+        self._deleting: list[_Receipt] = []  # the oldest of each delete request
+        self._deleting_count = 0
         self._newest_handles: dict[int, str] = {}
         self._is_deleted = bytearray()  # by sequence
-        self._sent_count = self._deleted_count = 0
         self._sending_count = 0  # requests under way
-        self._deleting_count = 0
-        self._deleting_since_seconds: list[float] = []  # when the oldest of each delete request was received
         self._requested_count = 0  # asked for by receives under way
         self._send_allowed_seconds = 0.0
-        self._troubles_in_a_row = 0
-        self._since = Counts()
-        self._changed = asyncio.Event()
+        self._changed, self._came = asyncio.Event(), asyncio.Event()
         self._group: asyncio.TaskGroup | None = None
         self._thread_counts: dict[str, int] = {}
 
-    async def drive(self, seconds: float, tell: Callable[[Sample], None]) -> None:
-        """Send, receive and delete for so long; `tell` hears of each second. Raises MeasurementError."""
-        self._began_seconds = self.clock.monotonic_seconds()
-        trouble: BaseException | None = None
+    async def drive(self, seconds: float, tell: Callable[[Sample], None] | None = None) -> None:
+        """Send, receive and delete for so long; `tell` hears of each second. Raises HopelessError."""
+        self._began_seconds = self._clock.monotonic_seconds()
+        hopeless: BaseException | None = None
         try:
             async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
                 self._group = group
-                group.create_task(self._sample_on(tell))
+                if tell is not None:
+                    group.create_task(self._sample_on(tell))
                 self.adopt(self.conduct)
         except* (TimeoutError, DrivenEnoughError):
             pass
-        except* RequestError as hopeless:
-            trouble = hopeless.exceptions[0]
+        except* HopelessError as troubles:
+            hopeless = troubles  # what is raised here is a group in Python 3.11.2
         finally:
             self._note_age()
-            self.tally.total.add(self._since)
             self.tally.duration_seconds = self._elapsed_seconds()
-        if trouble is not None:
-            raise MeasurementError(str(trouble)) from trouble
+        if hopeless is not None:
+            raise HopelessError(str(self._patience.trouble)) from hopeless
 
     def adopt(self, conduct: Conduct) -> None:
         """Go on like this: threads that are missing start at once, surplus senders rest; none is ended."""
         self.conduct = conduct
         assert self._group is not None
-        for act, count, answered in (
-            (self._send_on, conduct.sender_count, self.tally.sends),
-            (self._receive_on, conduct.receiver_count, self.tally.receives),
-            (self._delete_on, conduct.deleter_count, self.tally.deletes),
+        for act, count in (
+            (self._send_on, conduct.sender_count),
+            (self._receive_on, conduct.receiver_count),
+            (self._delete_on, conduct.deleter_count),
         ):
-            missing_count = max(0, count - self._thread_counts.get(act.__name__, 0))
-            for _ in range(missing_count):
+            there_count = self._thread_counts.get(act.__name__, 0)
+            for _ in range(there_count, count):
                 self._group.create_task(act())
-            self._thread_counts[act.__name__] = self._thread_counts.get(act.__name__, 0) + missing_count
-            answered.cold_count += missing_count
+            self._thread_counts[act.__name__] = max(there_count, count)
         self._note_change()
 
     # Senders
 
     async def _send_on(self) -> None:
-        while True:
-            await self._until(self._may_send)
+        is_warm = False
+        while not self._is_spent:
+            await self._until(lambda: self._may_send() or self._is_late())
             await self._await_slot()
+            if self._is_late():
+                return
             if self._may_send():  # others sent meanwhile
-                await self._send_batch()
+                await self._send_batch(is_warm=is_warm)
+                is_warm = True
+
+    def _is_late(self) -> bool:
+        return self._is_spent or self._elapsed_seconds() >= self._sending_seconds_max
 
     def _may_send(self) -> bool:
         conduct = self.conduct
         if self._sending_count >= conduct.sender_count or self._messages_left < 1:
             return False
-        if conduct.send_window and len(self._unreceived) + conduct.send_batch > conduct.send_window:
+        sent = len(self._unreceived)  # an empty window takes a batch of any size
+        if conduct.send_window and sent and sent + conduct.send_batch > conduct.send_window:
             return False
         oldest = conduct.oldest_undeleted_seconds_max
         return not oldest or self._oldest_undeleted_seconds() <= oldest
@@ -271,7 +175,7 @@ class MeasurementApplication:
         if conduct.send_rate_limit_per_second > 0:
             spacing = conduct.send_batch / conduct.send_rate_limit_per_second
             # A short delay is caught up with.
-            due_seconds = max(self._send_allowed_seconds, now - 10 * spacing)
+            due_seconds = max(self._send_allowed_seconds, now - _CAUGHT_UP_BATCH_COUNT * spacing)
             self._send_allowed_seconds = due_seconds + spacing
         if due_seconds > now:
             await asyncio.sleep(due_seconds - now)
@@ -286,78 +190,96 @@ class MeasurementApplication:
         conduct = self.conduct
         if conduct.offered_per_second <= 0:
             return 0.0
-        due_seconds = (len(self._is_deleted) + conduct.send_batch) / conduct.offered_per_second
+        due_seconds = (self._tried_count + conduct.send_batch) / conduct.offered_per_second
         return due_seconds - self._elapsed_seconds()
 
-    async def _send_batch(self) -> None:
-        """As many messages as go at a time; what a batch did not take is sent again, one by one."""
+    async def _send_batch(self, *, is_warm: bool) -> None:
+        """As many messages as go at a time; what of a batch was not taken is sent again, one by one."""
         size = int(min(self.conduct.send_batch, self._messages_left))
-        missing = size - await self._send(size)
-        for _ in range(missing if size > 1 else 0):
-            await self._send(1)
+        accepted_count = await self._send(size, is_warm=is_warm)
+        for _ in range(size - accepted_count if accepted_count else 0):
+            await self._send(1, is_warm=True)
 
-    async def _send(self, size: int) -> int:
+    async def _send(self, size: int, *, is_warm: bool) -> int:
         """How many of so many messages were accepted."""
-        first, now = len(self._is_deleted), self._elapsed_seconds()
-        sequences = range(first, first + size)
+        if not self._can_pay_for_send(size):
+            return 0
+        sequences = range(self._tried_count, self._tried_count + size)
+        self._tried_count += size
         self._messages_left -= size
-        self._is_deleted.extend(bytes(len(sequences)))
-        self._unreceived.update(dict.fromkeys(sequences, now))
-        bodies = [body_of(self.session, sequence, self.clock.now()) for sequence in sequences]
-        accepted_count = 0
+        asked_seconds, accepted_count = self._elapsed_seconds(), 0
+        self._unreceived.update(dict.fromkeys(sequences, asked_seconds))
         self._sending_count += 1
         try:
-            self._pay()
-            asked_seconds = self._elapsed_seconds()
-            accepted_count = await self.messages.send(self.url, bodies)
-            self.tally.sends.note(accepted_count, self._elapsed_seconds() - asked_seconds)
-            self._troubles_in_a_row = 0
+            accepted_count = await self._queue.send([self._bodies.body(sequence) for sequence in sequences])
+            self._note_answer(self.tally.sends, accepted_count, asked_seconds if is_warm else None)
+            self._patience.failed_count += int(accepted_count < size)
         except RequestError as trouble:
+            self.tally.uncertain_count += size if isinstance(trouble, Unreachable) else 0
             await self._bear(trouble)
         finally:
             self._sending_count -= 1
-            self._messages_left += len(bodies) - accepted_count
-            if accepted_count < len(bodies):  # which of them were accepted is not told
-                for sequence in sequences:
-                    if sequence in self._unreceived:
-                        self._uncertain[sequence] = self._unreceived.pop(sequence)
-        self._since.sent_count += accepted_count
-        self._sent_count += accepted_count
-        if self._sent_count == self.message_count_max:
-            self.tally.sent_after_seconds = self._elapsed_seconds()
+            self._messages_left += size - accepted_count
+            there = [sequence for sequence in sequences if sequence in self._unreceived]
+            if accepted_count < size:  # which of them were accepted is not told
+                self._uncertain |= {sequence: self._unreceived.pop(sequence) for sequence in there}
+        if self._drains and accepted_count:
+            self._waiting_since_seconds |= dict.fromkeys(there, self._elapsed_seconds())
+        self.tally.total.sent_count += accepted_count
         self._note_change()
         return accepted_count
+
+    def _can_pay_for_send(self, message_count: int) -> bool:
+        """Raises DrivenEnoughError where there is nothing to keep for what was sent."""
+        reserve = self._drain_reserve(message_count) if self._drains else 0
+        sent_bytes = message_count * self._bodies.size_bytes
+        if self._purse.claim(sent_bytes=sent_bytes, reserve_request_count=reserve):
+            self.tally.total.request_count += 1
+            return True
+        if not self._drains:
+            raise DrivenEnoughError
+        self._is_spent = True
+        self._note_change()
+        return False
+
+    def _drain_reserve(self, batch: int) -> int:
+        """Requests that it takes to receive and delete what is outstanding, once this batch is sent too."""
+        total, receives = self.tally.total, self.tally.receives.request_count
+        copy_count = total.received_count + total.duplicate_count
+        received_per_request = max(1.0, copy_count / receives) if receives else float(batch)
+        unreceived_count = self._tried_count - total.received_count + batch
+        undeleted_count = unreceived_count + len(self._undeleted) + self._deleting_count
+        needed = unreceived_count / received_per_request + undeleted_count / min(batch, received_per_request)
+        return math.ceil(needed) + 2 * self.conduct.receiver_count
 
     # Receivers
 
     async def _receive_on(self) -> None:
+        is_warm = False
         while True:
             await self._until(lambda: self._wanted_count() > 0)
-            wait_seconds = LONG_POLL_SECONDS if self.conduct.long_polls else 0
             wanted = self._wanted_count()
             self._requested_count += wanted
             try:
-                self._pay()
-                asked_seconds = self._elapsed_seconds()
-                messages = await self.messages.receive(
-                    self.url, message_count_max=wanted, wait_seconds=wait_seconds
-                )
-                if messages and not wait_seconds:
-                    self.tally.receives.note(len(messages), self._elapsed_seconds() - asked_seconds)
-                self._troubles_in_a_row = 0
-                self._take(messages)
+                self._pay(received_bytes=wanted * self._bodies.size_bytes)
+                await self._receive(wanted, is_warm=is_warm)
             except RequestError as trouble:
                 await self._bear(trouble)
             finally:
                 self._requested_count -= wanted
+            is_warm = True
             self._note_change()
 
     def _wanted_count(self) -> int:
         """How many messages the next receive may bring; 0 when there should be none."""
-        conduct = self.conduct
+        conduct, sent_count = self.conduct, self.tally.total.sent_count
         if conduct.polls_only_when_sent and not self._unreceived:
             return 0
-        if conduct.fills_first and self._sent_count < (self.message_count_max or 0):
+        if (
+            self._drains and not sent_count and not self._is_late()
+        ):  # so that the first receives find something
+            return 0
+        if conduct.fills_first and sent_count < self._message_count_max:
             return 0
         pause = conduct.receive_pause_seconds
         if pause and self._elapsed_seconds() - self._oldest_received_seconds() > pause:
@@ -367,122 +289,156 @@ class MeasurementApplication:
         held = 0 if conduct.receive_window_ends_at_handover else len(self._undeleted) + self._deleting_count
         return max(0, min(conduct.receive_batch, conduct.receive_window - held - self._requested_count))
 
-    def _take(self, messages: Sequence[ReceivedMessage]) -> None:
-        """Count the copies and put them into the delete queue."""
-        now = self._elapsed_seconds()
-        for message in messages:
-            sequence = sequence_of(self.session, message.body)
-            if sequence is None:
-                continue
-            sent_seconds = self._unreceived.pop(sequence, None)
-            if sent_seconds is None:
-                sent_seconds = self._uncertain.pop(sequence, None)
-            if sent_seconds is None:
-                self._since.duplicate_count += 1
-            else:
-                self._note_latency(now - sent_seconds)
-                if len(self.tally.first_arrivals) < ARRIVAL_COUNT_MAX:
-                    self.tally.first_arrivals.append(sequence)
-            self._newest_handles[sequence] = message.receipt_handle
-            self._undeleted.append(_Receipt(sequence, message.receipt_handle, now))
+    async def _receive(self, count_max: int, *, is_warm: bool) -> None:
+        wait_seconds = LONG_POLL_SECONDS if self.conduct.long_polls else 0
+        wait_seconds = WAIT_SECONDS if self._drains else wait_seconds
+        asked_seconds = self._elapsed_seconds()
+        messages = await self._queue.receive(count_max, wait_seconds)
+        if not messages:
+            self.tally.empty_receive_count += 1
+            self.tally.is_empty_since_sending = self.tally.sent_after_seconds < math.inf
+            return
+        sequences = [self._bodies.sequence_of(message.body) for message in messages]
+        waited_from_seconds = min(self._waiting_since_seconds.pop(n, math.inf) for n in sequences)
+        is_timed = is_warm and (waited_from_seconds <= asked_seconds if self._drains else not wait_seconds)
+        self._note_answer(self.tally.receives, len(messages), asked_seconds if is_timed else None)
+        for sequence, message in zip(sequences, messages, strict=True):
+            self._take(sequence, message)
+        self._came.set()
 
-    def _note_latency(self, seconds: float) -> None:
-        self._since.received_count += 1
-        self._since.latency_seconds_total += seconds
-        bucket = int(_BUCKETS_PER_DECADE * math.log10(max(seconds, 1e-4) * 1e4))
-        self.tally.latency_counts[bucket] = self.tally.latency_counts.get(bucket, 0) + 1
+    def _take(self, sequence: int, message: ReceivedMessage) -> None:
+        """Count the copy and put it into the delete queue."""
+        now, total = self._elapsed_seconds(), self.tally.total
+        sent_seconds = self._unreceived.pop(sequence, None)
+        if sent_seconds is None:
+            sent_seconds = self._uncertain.pop(sequence, None)
+        if sequence < 0:
+            self.tally.foreign_count += 1
+        elif sent_seconds is None:
+            total.duplicate_count += 1
+        else:
+            self.tally.note_arrival(sequence, now - sent_seconds)
+        if sequence >= 0:
+            self._newest_handles[sequence] = message.receipt_handle
+        self._undeleted.append(_Receipt(sequence, message.receipt_handle, now))
 
     # Deleters
 
     async def _delete_on(self) -> None:
+        """One deleter: as full a batch as there is, at once."""
+        is_warm = False
         while True:
-            await self._until(lambda: bool(self._undeleted))
-            self._note_age()
+            while not self._undeleted:
+                self._came.clear()
+                await self._came.wait()
+            self._pay()
             size = min(self.conduct.delete_batch, len(self._undeleted))
             receipts = [self._undeleted.popleft() for _ in range(size)]
             self._deleting_count += size
-            self._deleting_since_seconds.append(receipts[0].received_seconds)
+            self._deleting.append(receipts[0])
             try:
-                await self._delete_batch(receipts)
+                await self._delete_batch(receipts, is_warm=is_warm)
             finally:
                 self._deleting_count -= size
-                self._deleting_since_seconds.remove(receipts[0].received_seconds)
+                self._deleting.remove(receipts[0])
+            is_warm = True
             self._note_change()
 
-    async def _delete_batch(self, receipts: Sequence[_Receipt]) -> None:
+    async def _delete_batch(self, receipts: Sequence[_Receipt], *, is_warm: bool) -> None:
         """Delete them; one by one where the batch did not take all of them."""
-        await self.brake.hold()
-        self._pay()
+        if self._brake is not None:
+            await self._brake.hold()
         asked_seconds = self._elapsed_seconds()
         try:
-            accepted_count = await self.messages.delete(self.url, [receipt.handle for receipt in receipts])
-        except Refused as trouble:  # an old handle, mostly; the message comes back if it is still there
-            self._since.deleted_in_vain_count += len(receipts)
-            await self._bear(trouble)
-            return
+            accepted_count = await self._queue.delete([receipt.handle for receipt in receipts])
         except RequestError as trouble:
+            if isinstance(trouble, Refused) and not isinstance(trouble, Failed):
+                # An old handle, mostly; the message comes back if it is still there.
+                self.tally.total.deleted_in_vain_count += len(receipts)
+                await self._bear(trouble, pauses=False)
+                return
             self._undeleted.extendleft(reversed(receipts))
+            self._came.set()
             await self._bear(trouble)
             return
-        self.tally.deletes.note(accepted_count, self._elapsed_seconds() - asked_seconds)
-        self._troubles_in_a_row = 0
+        ours = [receipt for receipt in receipts if receipt.sequence >= 0]
+        own_count = min(accepted_count, len(ours))
+        self._note_answer(self.tally.deletes, own_count, asked_seconds if is_warm else None)
         if accepted_count < len(receipts) and len(receipts) > 1:
             # Which of them were is not told, and deleting again what is deleted does nothing.
+            self._patience.failed_count += 1
             for receipt in receipts:
-                await self._delete_batch([receipt])
+                self._pay()
+                await self._delete_batch([receipt], is_warm=True)
             return
-        newest = [r for r in receipts if self._newest_handles.get(r.sequence) == r.handle]
-        before_count = self._since.deleted_count
-        for receipt in newest:
-            del self._newest_handles[receipt.sequence]
-            self._since.deleted_count += 1 - self._is_deleted[receipt.sequence]
-            self._deleted_count += 1 - self._is_deleted[receipt.sequence]
-            self._is_deleted[receipt.sequence] = 1
-        self._since.deleted_in_vain_count += len(receipts) - (self._since.deleted_count - before_count)
-        if self.message_count_max is not None and self._deleted_count >= self.message_count_max:
-            raise DrivenEnoughError
+        self._note_age()
+        self._note_deleted(ours)
+
+    def _note_deleted(self, receipts: Sequence[_Receipt]) -> None:
+        total, count = self.tally.total, 0
+        self._is_deleted.extend(bytes(self._tried_count - len(self._is_deleted)))
+        for receipt in receipts:
+            if self._newest_handles.get(receipt.sequence) == receipt.handle:
+                del self._newest_handles[receipt.sequence]
+                count += 1 - self._is_deleted[receipt.sequence]
+                self._is_deleted[receipt.sequence] = 1
+        total.deleted_count += count
+        total.deleted_in_vain_count += len(receipts) - count
+        if self._drains:
+            self.tally.deletions.append((self._elapsed_seconds(), count))
 
     # What is common
 
-    def _pay(self) -> None:
+    def _pay(self, *, received_bytes: int = 0) -> None:
         """Count a request that is about to be made. Raises DrivenEnoughError when there may be no more."""
-        if self._requests_left < 1 or len(self._newest_handles) + len(self._undeleted) > HELD_COUNT_MAX:
+        held_count = len(self._newest_handles) + len(self._undeleted)
+        if held_count > HELD_COUNT_MAX or not self._purse.claim(received_bytes=received_bytes):
             raise DrivenEnoughError
-        self._requests_left -= 1
-        self._since.request_count += 1
+        self.tally.total.request_count += 1
 
     async def _until(self, is_allowed: Callable[[], bool]) -> None:
         while not is_allowed():
             await self._changed.wait()
 
     def _note_change(self) -> None:
-        """Let everybody look again whether they may act."""
+        """Let everybody look again whether they may act. Raises DrivenEnoughError when there is nothing left to do."""
         self._changed.set()
         self._changed = asyncio.Event()
+        tally = self.tally
+        is_over = not self._sending_count and (
+            self._is_late() or tally.total.sent_count >= self._message_count_max
+        )
+        if is_over and tally.sent_after_seconds == math.inf:
+            tally.sent_after_seconds = self._elapsed_seconds()
+        if is_over and tally.is_all_received and not self._undeleted and not self._deleting_count:
+            raise DrivenEnoughError
 
-    async def _bear(self, trouble: RequestError) -> None:
-        """Count the trouble and pause; raise it when going on would be of no use."""
-        self._since.failed_count += 1
-        self._troubles_in_a_row += 1
-        if isinstance(trouble, (Denied, Missing)) or self._troubles_in_a_row >= TROUBLE_COUNT_MAX:
-            raise trouble
-        if not isinstance(trouble, Refused):
-            await asyncio.sleep(TROUBLE_PAUSE_SECONDS)
+    def _note_answer(self, timings: Timings, message_count: int, asked_seconds: float | None) -> None:
+        """A time of None says nothing: that of the first request of a thread, which opened its connection."""
+        self._patience.recover()
+        timings.note(
+            message_count, None if asked_seconds is None else self._elapsed_seconds() - asked_seconds
+        )
+
+    async def _bear(self, trouble: RequestError, *, pauses: bool = True) -> None:
+        self.tally.total.failed_count += 1
+        await self._patience.bear(trouble, pauses=pauses)
 
     async def _sample_on(self, tell: Callable[[Sample], None]) -> None:
+        before = Counts()
         for second in range(1, 10**9):
             await asyncio.sleep(max(0.0, second - self._elapsed_seconds()))
             self._note_age()
+            now = replace(self.tally.total)
             sample = Sample(
                 at_seconds=self._elapsed_seconds(),
-                counts=self._since,
+                counts=now.less(before),
                 unreceived_count=len(self._unreceived),
                 undeleted_count=len(self._undeleted) + self._deleting_count,
                 oldest_undeleted_seconds=self._oldest_undeleted_seconds(),
             )
-            self.tally.total.add(self._since)
+            before = now
             self.tally.samples.append(sample)
-            self._since = Counts()
             tell(sample)
 
     def _oldest_undeleted_seconds(self) -> float:
@@ -490,27 +446,15 @@ class MeasurementApplication:
 
     def _oldest_received_seconds(self) -> float:
         """When the oldest message was received that is not deleted yet, or being deleted: it may still come back."""
-        waiting = [self._undeleted[0].received_seconds] if self._undeleted else []
-        return min([*waiting, *self._deleting_since_seconds], default=math.inf)
+        oldest = [*self._deleting, *([self._undeleted[0]] if self._undeleted else [])]
+        return min((receipt.received_seconds for receipt in oldest), default=math.inf)
 
     def _note_age(self) -> None:
-        tally, age_seconds = self.tally, self._oldest_undeleted_seconds()
+        tally, now = self.tally, self._elapsed_seconds()
+        age_seconds = max(0.0, now - self._oldest_received_seconds())
         tally.oldest_undeleted_seconds_max = max(tally.oldest_undeleted_seconds_max, age_seconds)
-        if age_seconds >= self.visibility_timeout_seconds:
-            tally.overdue_at_seconds = min(tally.overdue_at_seconds, self._elapsed_seconds())
+        if age_seconds >= self._visibility_timeout_seconds:
+            tally.overdue_at_seconds = min(tally.overdue_at_seconds, now)
 
     def _elapsed_seconds(self) -> float:
-        return self.clock.monotonic_seconds() - self._began_seconds
-
-
-def body_of(session: str, sequence: int, now: datetime) -> str:
-    """37 bytes: session (11), sequence (8), date and time (15), milliseconds (3)."""
-    date = f"{now.year:04}{now.month:02}{now.day:02}T{now.hour:02}{now.minute:02}{now.second:02}"
-    return f"{session}{sequence:0{_SEQUENCE_LENGTH}x}{date}{now.microsecond // 1000:03}"
-
-
-def sequence_of(session: str, body: str) -> int | None:
-    """Which message of this session it is; None for one of another."""
-    if len(body) != BODY_BYTES or not body.startswith(session):
-        return None
-    return int(body[SESSION_LENGTH : SESSION_LENGTH + _SEQUENCE_LENGTH], 16)
+        return self._clock.monotonic_seconds() - self._began_seconds

@@ -20,7 +20,7 @@ async def cold_delivery_seconds(run: Run) -> float | None:
     try:
         await asyncio.sleep(0)
         began_seconds = run.stopwatch.elapsed_seconds()
-        body = Bodies(run.body_bytes).body(0, began_seconds)
+        body = Bodies(run.body_bytes).body(0)
         await run.queue.send([body])
         messages = await receiving
         if [message.body for message in messages] == [body]:

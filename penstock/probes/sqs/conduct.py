@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from penstock.models.sqs.delivery import SqsDeliverySetting
+
 RECEIVE_MESSAGE_COUNT_MAX = 10  # that SQS takes
 
 
@@ -32,3 +34,18 @@ class Conduct:
 
 BLAST = Conduct()
 RATE_CONTROLLED = Conduct(send_window=10, oldest_undeleted_seconds_max=15.0, polls_only_when_sent=True)
+
+
+def conduct_of(setting: SqsDeliverySetting) -> Conduct:
+    """The application that heeds a setting."""
+    return Conduct(
+        sender_count=setting.sender_thread_count,
+        receiver_count=setting.receiver_thread_count,
+        deleter_count=setting.deleter_thread_count,
+        send_batch=setting.batch_message_count,
+        delete_batch=setting.batch_message_count,
+        send_rate_limit_per_second=setting.send_rate_limit_messages_per_second,
+        send_window=setting.send_window_message_count,
+        receive_window=setting.receive_window_message_count,
+        long_polls=True,
+    )

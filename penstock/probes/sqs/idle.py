@@ -6,6 +6,7 @@ Few of each, so that many runs together tell the price of a request and of each 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
+from itertools import count
 
 from penstock.models.sqs.learning import IDLE_BATCHES
 from penstock.models.sqs.queue_class import billed_count
@@ -50,6 +51,7 @@ class _Idle:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._bodies = Bodies(run.body_bytes)  # whoever receives such a message late deletes it uncounted
+        self._sequences = count()  # a FIFO queue takes the same body once
         self.seconds: dict[tuple[str, int], list[float]] = {}
 
     async def measure(self, batch: int) -> bool:
@@ -57,10 +59,9 @@ class _Idle:
         purse, queue, batch_bytes = self._run.purse, self._run.queue, batch * self._bodies.size_bytes
         if not purse.claim(sent_bytes=batch_bytes, reserve_request_count=batch + 1):
             return False
-        sent_seconds = self._run.stopwatch.elapsed_seconds()
         handles: list[str] = []
         try:
-            bodies = [self._bodies.body(index, sent_seconds) for index in range(batch)]
+            bodies = [self._bodies.body(next(self._sequences)) for _ in range(batch)]
             await self._timed("send", batch, queue.send(bodies))
             while len(handles) < batch and purse.claim(received_bytes=batch_bytes):
                 began_seconds = self._run.stopwatch.elapsed_seconds()

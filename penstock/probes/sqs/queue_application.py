@@ -31,19 +31,19 @@ from penstock.probes.cleaning import clean_up_shielded
 from penstock.probes.measurement import LOOP_TICK_SECONDS, Effort, effort_of_block
 from penstock.probes.outside import MessageQueues, Messages, RequestError
 from penstock.probes.probe import Journal, inconclusive
-from penstock.probes.sqs.application import (
-    BODY_BYTES,
-    SESSION_LENGTH,
-    Answered,
-    DeleteBrake,
-    MeasurementApplication,
-    MeasurementError,
-    Sample,
-    Tally,
-)
-from penstock.probes.sqs.conduct import BLAST, RATE_CONTROLLED, Conduct
+from penstock.probes.sqs.application import MeasurementApplication
+from penstock.probes.sqs.conduct import BLAST, RATE_CONTROLLED, Conduct, conduct_of
 from penstock.probes.sqs.own_queue import RETENTION_SECONDS, OwnQueue, attributes_of
 from penstock.probes.sqs.round_trips import REQUEST_COUNT_MAX, RoundTrips
+from penstock.probes.sqs.run import (
+    BODY_BYTES,
+    UNBOUNDED,
+    BoundQueue,
+    DeleteBrake,
+    HopelessError,
+    Purse,
+)
+from penstock.probes.sqs.tally import Sample, Tally, Timings
 from penstock.vocabulary import Context, Cost, Observation, Outcome, Place, ProbePlan, Reason
 
 OPERATION = "sqs_application"
@@ -183,11 +183,11 @@ def as_delivery(
     conduct, tally = course.conduct, course.tally
     measures = {"visibility_timeout_seconds": float(measured.setting.visibility_timeout_seconds)}
     for action, past in (("send", "sent"), ("receive", "received"), ("delete", "deleted")):
-        answered: Answered = getattr(tally, f"{action}s")
-        if answered.message_count:
-            measures[f"{action}_request_count"] = answered.request_count
-            measures[f"{past}_count"] = answered.message_count
-            measures[f"{action}_seconds_mean"] = answered.seconds_total / answered.request_count
+        timings: Timings = getattr(tally, f"{action}s")
+        if timings.timed_message_count:
+            measures[f"{action}_request_count"] = timings.timed_count
+            measures[f"{past}_count"] = timings.timed_message_count
+            measures[f"{action}_seconds_mean"] = timings.seconds_total / timings.timed_count
     return Observation(
         context=Context(
             place=dataclasses.replace(place, operation=JOURNALLED_AS, service_class=SERVICE_CLASS),
@@ -239,7 +239,7 @@ class QueueApplicationProbe:
         try:
             async with self._own_queue(plan) as url:
                 effort = await self._drive(plan, url, self.course)
-        except (RequestError, MeasurementError) as trouble:
+        except (RequestError, HopelessError) as trouble:
             return inconclusive(plan, started_at, str(trouble), self.used)
         finally:
             count = self.used.request_count + self.course.tally.total.request_count
@@ -288,15 +288,13 @@ class QueueApplicationProbe:
             found = plan_for(course.conditions)
             course.conduct = advised_conduct(found, course.conditions.message_rate_per_second)
         application = MeasurementApplication(
-            messages,
+            BoundQueue(messages, url),
             self.clock,
-            url,
             course.conduct,
-            session=uuid.uuid4().hex[:SESSION_LENGTH],
             visibility_timeout_seconds=drive.visibility_timeout_seconds,
             brake=brake,
-            request_count_max=max(0, left),
-            message_count_max=drive.message_count_max,
+            purse=Purse(dataclasses.replace(UNBOUNDED, request_count=max(0, left))),
+            message_count_max=math.inf if drive.message_count_max is None else drive.message_count_max,
         )
         course.tally = application.tally
         rescuer = _Rescuer(application, course) if drive.policy is Policy.RESCUED else None
@@ -366,17 +364,8 @@ def rescue_conduct(conditions: Conditions, sample: Sample) -> Conduct:
 
 def advised_conduct(found: SqsPlan, offered_per_second: float) -> Conduct:
     """The application that heeds a plan."""
-    setting = found.setting
-    return Conduct(
-        sender_count=setting.sender_thread_count,
-        receiver_count=setting.receiver_thread_count,
-        deleter_count=setting.deleter_thread_count,
-        send_batch=setting.batch_message_count,
-        delete_batch=setting.batch_message_count,
+    return dataclasses.replace(
+        conduct_of(found.setting),
         offered_per_second=offered_per_second,
-        send_rate_limit_per_second=setting.send_rate_limit_messages_per_second,
-        send_window=setting.send_window_message_count,
-        receive_window=setting.receive_window_message_count,
         receive_pause_seconds=found.receive_pause_at_oldest_undeleted_seconds,
-        long_polls=True,
     )

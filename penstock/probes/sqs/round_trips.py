@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Awaitable, Mapping, Sequence
 from statistics import median
 from typing import Any, TypeVar
@@ -12,7 +11,7 @@ from penstock.clock import Clock
 from penstock.models.sqs.plan import Conditions
 from penstock.probes.measurement import summarize
 from penstock.probes.outside import Messages, ReceivedMessage
-from penstock.probes.sqs.application import BODY_BYTES, SESSION_LENGTH, DeleteBrake, MeasurementError, body_of
+from penstock.probes.sqs.run import BODY_BYTES, Bodies, DeleteBrake, HopelessError
 
 SINGLE_COUNT = 12
 BATCH_COUNT = 4
@@ -35,7 +34,7 @@ class RoundTrips:
         self._clock = clock
         self._url = url
         self._brake = brake
-        self._session = uuid.uuid4().hex[:SESSION_LENGTH]
+        self._bodies = Bodies()
         self._sequence = 0
         self._single_seconds: dict[str, list[float]] = {"send": [], "receive": [], "delete": []}
         self._batch_seconds: dict[str, list[float]] = {"send": [], "receive": [], "delete": []}
@@ -45,7 +44,7 @@ class RoundTrips:
     ) -> Conditions:
         """Means, slopes and variations; a rate of 0 is as much as one sender can send.
 
-        Raises RequestError, and MeasurementError when nothing comes back.
+        Raises RequestError, and HopelessError when nothing comes back.
         """
         latencies = _ordinary([await self._round_trip() for _ in range(SINGLE_COUNT)][_WARM_UP_COUNT:])
         handles: list[str] = []
@@ -105,7 +104,9 @@ class RoundTrips:
         return await self._receive(1), self._clock.monotonic_seconds()
 
     async def _send(self, count: int) -> None:
-        await self._timed("send", count, self._messages.send(self._url, self._bodies(count)))
+        self._sequence += count
+        bodies = [self._bodies.body(self._sequence - index) for index in range(count)]
+        await self._timed("send", count, self._messages.send(self._url, bodies))
 
     async def _received(self, count: int, request_count: int) -> list[str]:
         """Handles of so many receives; those that came back half empty are not timed."""
@@ -125,7 +126,7 @@ class RoundTrips:
             )
             if messages:
                 return messages
-        raise MeasurementError("messages that were sent do not come back: there may be another receiver")
+        raise HopelessError("messages that were sent do not come back: there may be another receiver")
 
     async def _delete(self, handles: Sequence[str]) -> None:
         async def braked() -> int:
@@ -143,11 +144,6 @@ class RoundTrips:
 
     def _seconds(self, count: int) -> Mapping[str, list[float]]:
         return self._single_seconds if count == 1 else self._batch_seconds
-
-    def _bodies(self, count: int) -> list[str]:
-        self._sequence += count
-        now = self._clock.now()
-        return [body_of(self._session, self._sequence - index, now) for index in range(count)]
 
 
 def _ordinary(seconds: Sequence[float]) -> list[float]:

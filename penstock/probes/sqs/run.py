@@ -10,18 +10,26 @@ from dataclasses import dataclass, field
 from penstock.clock import Clock
 from penstock.models.sqs.delivery import SqsDeliverySetting
 from penstock.models.sqs.queue_class import billed_count
-from penstock.probes.outside import Denied, MessageQueues, Missing, ReceivedMessage, RequestError, Throttled
-from penstock.vocabulary import Cost, ProbePlan, Tariff
+from penstock.probes.outside import (
+    Denied,
+    MessageQueues,
+    Messages,
+    Missing,
+    ReceivedMessage,
+    RequestError,
+    Throttled,
+)
+from penstock.vocabulary import FREE, Cost, ProbePlan, Tariff
 
 WAIT_SECONDS = 1  # of a receive: long enough to be cheap while idle, short enough to end soon
-FAILURE_COUNT_MAX = 8
 THROTTLE_PAUSE_SECONDS = 0.1  # after the first trouble in a row; doubles
 THROTTLE_PAUSE_SECONDS_MAX = 2.0
-_BODY_FIELDS_BYTES = 37  # run (12), sequence (8), microseconds (15) and two colons
+BODY_BYTES = 37  # of the published application's messages; the least that a body has
+UNBOUNDED = Cost(transferred_bytes=10**18, request_count=10**18)
 
 
-class HopelessError(Exception):
-    """Going on with this run would be of no use; the trouble says why."""
+class HopelessError(RuntimeError):
+    """Going on with this run would be of no use; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +37,9 @@ class Run:
     """One run of the probe on its queue."""
 
     plan: ProbePlan[SqsDeliverySetting]
-    queue: RunQueue
+    queues: MessageQueues
+    url: str
+    queue: BoundQueue  # that one
     purse: Purse
     patience: Patience
     clock: Clock
@@ -39,14 +49,14 @@ class Run:
     @property
     def body_bytes(self) -> int:
         """Of each message: as large as asked for, and large enough for its fields."""
-        return max(_BODY_FIELDS_BYTES, self.plan.context.payload_size_bytes)
+        return max(BODY_BYTES, self.plan.context.payload_size_bytes)
 
 
-class RunQueue:
-    """The queue, as one run speaks to it. Every request may raise RequestError."""
+class BoundQueue:
+    """A queue, as one run speaks to it. Every request may raise RequestError."""
 
-    def __init__(self, queues: MessageQueues, url: str, *, group_count: int) -> None:
-        self._queues = queues
+    def __init__(self, messages: Messages, url: str, *, group_count: int = 0) -> None:
+        self._messages = messages
         self._url = url
         self._group_count = group_count
         self._next_group = 0
@@ -62,29 +72,41 @@ class RunQueue:
         if self.keeps_order:
             group_ids = [f"{(self._next_group + index) % self._group_count}" for index in range(len(bodies))]
             self._next_group += len(bodies)
-        return await self._queues.send(self._url, bodies, group_ids=group_ids)
+        return await self._messages.send(self._url, bodies, group_ids=group_ids)
 
-    async def receive(self, message_count_max: int) -> Sequence[ReceivedMessage]:
+    async def receive(
+        self, message_count_max: int, wait_seconds: int = WAIT_SECONDS
+    ) -> Sequence[ReceivedMessage]:
         """What is there, or comes soon."""
-        return await self._queues.receive(
-            self._url, message_count_max=message_count_max, wait_seconds=WAIT_SECONDS
+        return await self._messages.receive(
+            self._url, message_count_max=message_count_max, wait_seconds=wait_seconds
         )
 
     async def delete(self, handles: Sequence[str]) -> int:
-        return await self._queues.delete(self._url, handles)
+        return await self._messages.delete(self._url, handles)
 
-    async def open_connections(self, count: int) -> None:
-        """So many requests at once, whose answers say nothing: trouble with the service is told by those that count."""
-        asking = [self._queues.queue_attributes(self._url) for _ in range(count)]
-        for answer in await asyncio.gather(*asking, return_exceptions=True):
-            if isinstance(answer, Exception) and not isinstance(answer, RequestError):
-                raise answer
+
+@dataclass(frozen=True, slots=True)
+class Bodies:
+    """What messages say: to whom they belong, and which they are."""
+
+    size_bytes: int = BODY_BYTES
+    owner: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+
+    def body(self, sequence: int) -> str:
+        """Of one message."""
+        return f"{self.owner}:{sequence:08x}:".ljust(self.size_bytes, ".")
+
+    def sequence_of(self, body: str) -> int:
+        """Which message it is; -1 for one of somebody else, or of a former run."""
+        owner, _, rest = body.partition(":")
+        return int(rest[:8], 16) if owner == self.owner else -1
 
 
 class Purse:
     """What the plan allows, and what was spent of it."""
 
-    def __init__(self, cost_max: Cost, tariff: Tariff, *, request_count: int) -> None:
+    def __init__(self, cost_max: Cost = UNBOUNDED, tariff: Tariff = FREE, *, request_count: int = 0) -> None:
         self._cost_max = cost_max
         self._tariff = tariff
         self.request_count = self._billed_count = request_count
@@ -121,13 +143,14 @@ class Purse:
 class Patience:
     """Trouble with the service: counted, waited out, and at some point too much."""
 
-    def __init__(self, *, thread_count: int) -> None:
-        self._in_a_row_max = FAILURE_COUNT_MAX + 2 * thread_count
+    def __init__(self, *, in_a_row_max: int, pause_seconds_max: float = THROTTLE_PAUSE_SECONDS_MAX) -> None:
+        self._in_a_row_max = in_a_row_max
+        self._pause_seconds_max = pause_seconds_max
         self._in_a_row = 0
         self.throttled_count = self.failed_count = 0
         self.trouble: RequestError | None = None  # the last one
 
-    async def bear(self, error: RequestError) -> None:
+    async def bear(self, error: RequestError, *, pauses: bool = True) -> None:
         """Count the trouble and pause. Raises HopelessError when going on would be of no use."""
         self.trouble = error
         if isinstance(error, Throttled):
@@ -136,9 +159,10 @@ class Patience:
             self.failed_count += 1
         self._in_a_row += 1
         if isinstance(error, (Denied, Missing)) or self._in_a_row >= self._in_a_row_max:
-            raise HopelessError
-        doublings = min(self._in_a_row - 1, 5)
-        await asyncio.sleep(min(THROTTLE_PAUSE_SECONDS * 2**doublings, THROTTLE_PAUSE_SECONDS_MAX))
+            raise HopelessError(str(error))
+        pause_seconds = THROTTLE_PAUSE_SECONDS * 2 ** min(self._in_a_row - 1, 5)
+        if pauses:
+            await asyncio.sleep(min(pause_seconds, self._pause_seconds_max))
 
     def recover(self) -> None:
         """A request went well."""
@@ -157,21 +181,26 @@ class Stopwatch:
         return self._clock.monotonic_seconds() - self._began_seconds
 
 
-@dataclass(frozen=True, slots=True)
-class Bodies:
-    """What messages say: to whom they belong, which they are, and when they were sent."""
+class DeleteBrake:
+    """Makes deletes slow, so that a collapse can be seen within minutes: each one, or all together."""
 
-    size_bytes: int
-    owner: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+    def __init__(
+        self, clock: Clock, *, delay_seconds: float = 0.0, requests_per_second_max: float = 0.0
+    ) -> None:
+        self._clock = clock
+        self._delay_seconds = delay_seconds
+        self._spacing_seconds = 1.0 / requests_per_second_max if requests_per_second_max > 0 else 0.0
+        self._next_at_seconds = 0.0
 
-    def body(self, sequence: int, sent_seconds: float) -> str:
-        """Of one message."""
-        fields = f"{self.owner}:{sequence:08x}:{round(sent_seconds * 1e6):015d}"
-        return fields.ljust(self.size_bytes, ".")
+    @property
+    def is_shared(self) -> bool:
+        """Whether more deleters would not delete more."""
+        return self._spacing_seconds > 0
 
-    def parsed(self, body: str) -> tuple[int, float]:
-        """Sequence and moment of the send; sequence -1 for a message of somebody else, or of a former run."""
-        owner, _, rest = body[:_BODY_FIELDS_BYTES].partition(":")
-        if owner != self.owner:
-            return -1, 0.0
-        return int(rest[:8], 16), int(rest[9:]) / 1e6
+    async def hold(self) -> None:
+        """Wait before a request."""
+        now = self._clock.monotonic_seconds()
+        at_seconds = max(now, self._next_at_seconds) if self.is_shared else now
+        self._next_at_seconds = at_seconds + self._spacing_seconds
+        if at_seconds + self._delay_seconds > now:
+            await asyncio.sleep(at_seconds + self._delay_seconds - now)

@@ -25,27 +25,39 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from penstock.models.inference.histogram import histogram_of
 from penstock.probes.measurement import summarize
 from penstock.vocabulary import Histogram
 
+ARRIVAL_COUNT_MAX = 1000  # whose order is kept
+TIME_COUNT_MAX = 10_000  # that are kept one by one
 GOODPUT_DELETION_COUNT_MIN = 8  # requests; fewer say nothing about a rate
+_BUCKETS_PER_DECADE = 40
 
 
 @dataclass(slots=True)
 class Timings:
-    """The requests of one kind that succeeded: how many, and how long those on a warm connection took."""
+    """The requests of one kind that carried something, and how long those took whose time says anything."""
 
     request_count: int = 0
-    seconds: list[float] = field(default_factory=list)
+    message_count: int = 0
+    timed_count: int = 0
+    timed_message_count: int = 0
+    seconds_total: float = 0.0
+    seconds: list[float] = field(default_factory=list)  # of each, up to TIME_COUNT_MAX
 
-    def note(self, seconds: float | None) -> None:
-        """One more request; None when its time says nothing."""
+    def note(self, message_count: int, seconds: float | None) -> None:
+        """One more; None when its time says nothing."""
         self.request_count += 1
+        self.message_count += message_count
         if seconds is not None:
-            self.seconds.append(seconds)
+            self.timed_count += 1
+            self.timed_message_count += message_count
+            self.seconds_total += seconds
+            if len(self.seconds) < TIME_COUNT_MAX:
+                self.seconds.append(seconds)
 
     def measures(self, action: str) -> dict[str, float]:
         """In the words of an observation."""
@@ -58,107 +70,134 @@ class Timings:
 
 
 @dataclass(slots=True)
-class Sent:
-    """What the senders did."""
+class Counts:
+    """What happened, since the sample before or since the start."""
 
-    timings: Timings = field(default_factory=Timings)
-    tried_count: int = 0  # messages; the sequence of the next one
-    accepted_count: int = 0
-    uncertain_count: int = 0  # messages whose send had no answer: they may be there
-    waiting_since_seconds: dict[int, float] = field(default_factory=dict)  # not yet received, by sequence
-    ended_seconds: float | None = None  # when all sending did
-
-
-@dataclass(slots=True)
-class Received:
-    """What the receivers brought."""
-
-    timings: Timings = field(default_factory=Timings)
-    sequences: set[int] = field(default_factory=set)  # of the messages of this run
-    latencies: list[float] = field(default_factory=list)
-    copy_count: int = 0
-    foreign_count: int = 0
-    empty_count: int = 0
-    is_empty_since_sending: bool = False
-
-
-@dataclass(slots=True)
-class Deleted:
-    """What the deleters did."""
-
-    timings: Timings = field(default_factory=Timings)
-    requests: list[tuple[float, int]] = field(default_factory=list)  # (end, unique messages) of each
-    accepted_count: int = 0
-    age_seconds_max: float = 0.0  # of a copy received, also of one that was not deleted in the end
+    sent_count: int = 0
+    received_count: int = 0  # each message once
+    duplicate_count: int = 0  # further copies
+    deleted_count: int = 0  # each message once, with its newest handle
+    # With a handle that a later copy had replaced, or of a message gone already.
+    deleted_in_vain_count: int = 0
+    request_count: int = 0
+    failed_count: int = 0  # throttled, refused or unanswered requests
+    latency_seconds_total: float = 0.0  # of the messages received
 
     @property
-    def unique_count(self) -> int:
-        """Messages of this run, once each."""
-        return sum(count for _, count in self.requests)
+    def latency_seconds_mean(self) -> float:
+        """From the start of the send to the receive; 0 when nothing was received."""
+        return self.latency_seconds_total / self.received_count if self.received_count else 0.0
+
+    def document(self) -> dict[str, float]:
+        document = asdict(self) | {"latency_seconds_mean": self.latency_seconds_mean}
+        del document["latency_seconds_total"]
+        return document
+
+    def less(self, before: Counts) -> Counts:
+        """What has happened since."""
+        return Counts(*(getattr(self, name) - getattr(before, name) for name in Counts.__slots__))
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """The application once a second."""
+
+    at_seconds: float
+    counts: Counts  # since the sample before
+    unreceived_count: int  # in the message map
+    undeleted_count: int  # in the delete queue and being deleted
+    oldest_undeleted_seconds: float
+
+
+@dataclass(slots=True, kw_only=True)
 class Tally:
-    """One run, counted."""
+    """All that one run came to."""
 
+    duration_seconds: float = 0.0
+    total: Counts = field(default_factory=Counts)
+    samples: list[Sample] = field(default_factory=list)
+    # The longest that a copy was received and not deleted, also one that was not in the end.
+    oldest_undeleted_seconds_max: float = 0.0
+    overdue_at_seconds: float = math.inf  # when that was as long as the visibility timeout
+    sent_after_seconds: float = math.inf  # all that were to be sent
+    first_arrivals: list[int] = field(default_factory=list)  # their places among the sent
+    latency_counts: dict[int, int] = field(default_factory=dict)  # by a fortieth of a decade above 0.1 ms
+    latencies: list[float] = field(default_factory=list)  # of each message, up to TIME_COUNT_MAX
+    sends: Timings = field(default_factory=Timings)
+    receives: Timings = field(default_factory=Timings)
+    deletes: Timings = field(default_factory=Timings)
+    foreign_count: int = 0
+    empty_receive_count: int = 0
+    uncertain_count: int = 0  # messages whose send had no answer: they may be there
+    is_empty_since_sending: bool = False
+    deletions: list[tuple[float, int]] = field(default_factory=list)  # (end, unique messages) of each request
     cold_delivery_seconds: float | None = None
     # By action and batch.
     idle_seconds: Mapping[tuple[str, int], Sequence[float]] = field(default_factory=dict)
-    sent: Sent = field(default_factory=Sent)
-    received: Received = field(default_factory=Received)
-    deleted: Deleted = field(default_factory=Deleted)
 
-    def count_copy(self, sequence: int, latency_seconds: float) -> bool:
-        """Whether it is the first copy of a message of this run."""
-        received = self.received
-        if sequence < 0:
-            received.foreign_count += 1
-            return False
-        received.copy_count += 1
-        if sequence in received.sequences:
-            return False
-        received.sequences.add(sequence)
-        received.latencies.append(latency_seconds)
-        self.sent.waiting_since_seconds.pop(sequence, None)
-        return True
+    def note_arrival(self, sequence: int, latency_seconds: float) -> None:
+        """Of the first copy of a message."""
+        self.total.received_count += 1
+        self.total.latency_seconds_total += latency_seconds
+        bucket = int(_BUCKETS_PER_DECADE * math.log10(max(latency_seconds, 1e-4) * 1e4))
+        self.latency_counts[bucket] = self.latency_counts.get(bucket, 0) + 1
+        if len(self.latencies) < TIME_COUNT_MAX:
+            self.latencies.append(latency_seconds)
+        if len(self.first_arrivals) < ARRIVAL_COUNT_MAX:
+            self.first_arrivals.append(sequence)
 
     @property
     def is_all_received(self) -> bool:
         """Whether nothing that was sent can still be in the queue."""
-        is_certain = self.sent.uncertain_count == 0 or self.received.is_empty_since_sending
-        return len(self.received.sequences) >= self.sent.accepted_count and is_certain
+        is_certain = self.uncertain_count == 0 or self.is_empty_since_sending
+        return self.total.received_count >= self.total.sent_count and is_certain
 
     @property
     def left_count(self) -> int:
         """Messages that were sent and not deleted."""
-        return max(0, self.sent.accepted_count - self.deleted.unique_count)
+        return max(0, self.total.sent_count - self.total.deleted_count)
 
     @property
     def is_all_deleted(self) -> bool:
         """Whether nothing of this run can still be in the queue."""
         return self.is_all_received and not self.left_count
 
+    def latency_seconds_quantile(self, fraction: float) -> float:
+        """The latency that this fraction of messages did not exceed, within 6 %; 0 when none was received."""
+        wanted = fraction * sum(self.latency_counts.values())
+        for bucket in sorted(self.latency_counts):
+            wanted -= self.latency_counts[bucket]
+            if wanted <= 0:
+                return float(1e-4 * 10 ** ((bucket + 1) / _BUCKETS_PER_DECADE))
+        return 0.0
+
+    def rate_between(self, name: str, start_seconds: float, end_seconds: float) -> float:
+        """One of the counts per second, over the samples of a span; 0 when there are none."""
+        samples = [s for s in self.samples if start_seconds < s.at_seconds <= end_seconds]
+        counted = float(sum(getattr(sample.counts, name) for sample in samples))
+        return counted / (end_seconds - start_seconds) if samples else 0.0
+
     def measures(self) -> dict[str, float]:
         """In the words of an observation."""
-        sent, received, deleted = self.sent, self.received, self.deleted
+        total = self.total
         measures: dict[str, float] = {
-            "sent_count": sent.accepted_count,
-            "received_count": received.copy_count,
-            "deleted_count": deleted.accepted_count,
-            "duplicate_count": received.copy_count - len(received.sequences),
-            "foreign_count": received.foreign_count,
+            "sent_count": total.sent_count,
+            "received_count": total.received_count + total.duplicate_count,
+            "deleted_count": self.deletes.message_count,
+            "duplicate_count": total.duplicate_count,
+            "foreign_count": self.foreign_count,
             "left_count": self.left_count,
-            "empty_receive_count": received.empty_count,
-            "oldest_undeleted_seconds_max": deleted.age_seconds_max,
+            "empty_receive_count": self.empty_receive_count,
+            "oldest_undeleted_seconds_max": self.oldest_undeleted_seconds_max,
+            **self.sends.measures("send"),
+            **self.receives.measures("receive"),
+            **self.deletes.measures("delete"),
         }
-        measures |= sent.timings.measures("send")
-        measures |= received.timings.measures("receive")
-        measures |= deleted.timings.measures("delete")
         for (action, batch), seconds in self.idle_seconds.items():
             measures[f"idle_{action}_seconds_batch_{batch}"] = sum(seconds) / len(seconds)
         if self.cold_delivery_seconds is not None:
             measures["cold_delivery_seconds"] = self.cold_delivery_seconds
-        goodput = steady_goodput(deleted.requests, sent.ended_seconds)
+        goodput = steady_goodput(self.deletions, self.sent_after_seconds)
         if goodput is not None:
             measures["goodput_messages_per_second"] = goodput
         return measures
@@ -167,17 +206,15 @@ class Tally:
 def histograms(tally: Tally) -> dict[str, Histogram]:
     """The times of deliveries and of each kind of request, where there were any."""
     times = {
-        "delivery_seconds": tally.received.latencies,
-        "send_seconds": tally.sent.timings.seconds,
-        "receive_seconds": tally.received.timings.seconds,
-        "delete_seconds": tally.deleted.timings.seconds,
+        "delivery_seconds": tally.latencies,
+        "send_seconds": tally.sends.seconds,
+        "receive_seconds": tally.receives.seconds,
+        "delete_seconds": tally.deletes.seconds,
     }
     return {name: histogram_of(seconds) for name, seconds in times.items() if seconds}
 
 
-def steady_goodput(
-    deletions: Sequence[tuple[float, int]], sending_ended_seconds: float | None
-) -> float | None:
+def steady_goodput(deletions: Sequence[tuple[float, int]], sent_after_seconds: float) -> float | None:
     """Messages a second after the first deletion until the sending ended; (end, count) for each request, in order.
 
     None when there are too few requests to tell a rate.
@@ -185,8 +222,7 @@ def steady_goodput(
     if len(deletions) < 2:
         return None
     begins = deletions[0][0]
-    ends = math.inf if sending_ended_seconds is None else sending_ended_seconds
-    steady = [(ended, count) for ended, count in deletions[1:] if ended <= ends]
+    steady = [(ended, count) for ended, count in deletions[1:] if ended <= sent_after_seconds]
     if len(steady) < GOODPUT_DELETION_COUNT_MIN:
         steady = list(deletions[1:])
     span_seconds = steady[-1][0] - begins

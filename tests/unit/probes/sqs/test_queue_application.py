@@ -24,14 +24,8 @@ from penstock.models.sqs.plan import plan, read_conditions
 from penstock.optimizer import evidence
 from penstock.probes.outside import Denied, MessageQueues, ReceivedMessage, Throttled
 from penstock.probes.sqs.application import (
-    BODY_BYTES,
     TROUBLE_COUNT_MAX,
-    DeleteBrake,
     MeasurementApplication,
-    MeasurementError,
-    Sample,
-    body_of,
-    sequence_of,
 )
 from penstock.probes.sqs.conduct import BLAST, RATE_CONTROLLED
 from penstock.probes.sqs.queue_application import (
@@ -41,6 +35,8 @@ from penstock.probes.sqs.queue_application import (
     as_delivery,
     drive_of,
 )
+from penstock.probes.sqs.run import BODY_BYTES, Bodies, BoundQueue, DeleteBrake, HopelessError
+from penstock.probes.sqs.tally import Sample
 from penstock.trial.simulated_aws import SimulatedMessageQueues
 from penstock.vocabulary import Context, Cost, Inconclusive, Observation, Place, ProbePlan, Reason
 from tests.unit.probes.fakes import MemoryJournal
@@ -54,6 +50,7 @@ QUEUE = QueueTruth(  # the published server, with a deleter that is 20 % too slo
     spread_seconds_median=0.090,
     spread_sigma=0.2,
 )
+BODIES = Bodies()
 THREE = ("blast", "rate-controlled", "advised")
 
 
@@ -172,7 +169,7 @@ def test_what_was_measured_for_the_advice_is_the_truth(results: dict[str, Course
     assert conditions.receive_seconds == pytest.approx(0.022, rel=0.15)
     assert conditions.delete_seconds == pytest.approx(0.024, rel=0.15)
     assert conditions.delete_seconds_per_message == pytest.approx(0.001, abs=0.001)
-    assert conditions.delivery_latency_seconds == pytest.approx(0.133, rel=0.15)
+    assert conditions.delivery_latency_seconds == pytest.approx(0.113, rel=0.15)
     assert read_conditions(json.loads(json.dumps(dataclasses.asdict(conditions)))) == conditions
 
 
@@ -373,7 +370,7 @@ class Scripted(SimulatedMessageQueues):
         received = []
         for sequence in self.copies.pop(0) if self.copies else []:
             self.handle += 1
-            body = body_of("abcdefghijk", sequence, START_AT)
+            body = BODIES.body(sequence)
             received.append(ReceivedMessage(message_id="m", receipt_handle=f"h{self.handle}", body=body))
         return received
 
@@ -385,13 +382,11 @@ class Scripted(SimulatedMessageQueues):
 def a_blast(queues: MessageQueues, clock: VirtualClock) -> MeasurementApplication:
     """Nothing bounded, on these queues."""
     return MeasurementApplication(
-        queues,
+        BoundQueue(queues, "url"),
         clock,
-        "url",
         BLAST,
-        session="abcdefghijk",
+        bodies=BODIES,
         visibility_timeout_seconds=5,
-        brake=DeleteBrake(clock),
     )
 
 
@@ -429,7 +424,7 @@ async def test_troubles_without_end_end_the_run(clock: VirtualClock) -> None:
     queues = Failing(SqsService(QUEUE, clock=clock, seed=0))
     queues.trouble = Throttled("slow down")
     application = a_blast(queues, clock)
-    with pytest.raises(MeasurementError, match="slow down"):
+    with pytest.raises(HopelessError, match="slow down"):
         await application.drive(3600.0, lambda _: None)
     assert application.tally.total.failed_count == TROUBLE_COUNT_MAX
 
@@ -453,13 +448,10 @@ async def test_surplus_senders_rest(clock: VirtualClock) -> None:
     """A conduct with fewer senders holds from then on, also for those that have started."""
     queues = Crowded(SqsService(QUEUE, clock=clock, seed=0))
     application = MeasurementApplication(
-        queues,
+        BoundQueue(queues, await queues.create_queue("crowded", {})),
         clock,
-        await queues.create_queue("crowded", {}),
         dataclasses.replace(BLAST, sender_count=4),
-        session="abcdefghijk",
         visibility_timeout_seconds=30,
-        brake=DeleteBrake(clock),
     )
     crowds = []
 
@@ -475,13 +467,12 @@ async def test_surplus_senders_rest(clock: VirtualClock) -> None:
 
 @pytest.mark.parametrize("sequence", [0, 1, 2**32 - 1])
 def test_a_body_has_37_bytes_and_says_which_message_it_is(sequence: int) -> None:
-    """Session, sequence, date and time of the send; another session's is nobody's."""
-    body = body_of("abcdefghijk", sequence, datetime(2026, 11, 21, 9, 8, 7, 6_000, tzinfo=UTC))
+    """Whose it is, and its sequence; another run's is nobody's."""
+    body = BODIES.body(sequence)
     assert len(body.encode()) == BODY_BYTES
-    assert body.endswith("20261121T090807006")
-    assert sequence_of("abcdefghijk", body) == sequence
-    assert sequence_of("ABCDEFGHIJK", body) is None
-    assert sequence_of("abcdefghijk", "something else") is None
+    assert BODIES.sequence_of(body) == sequence
+    assert Bodies().sequence_of(body) == -1
+    assert BODIES.sequence_of("something else") == -1
 
 
 async def test_a_shared_brake_spaces_requests_and_a_delay_does_not(clock: VirtualClock) -> None:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 from penstock.client.advice import Advice
+from penstock.clock import SystemClock
 from penstock.lab.optimum import best_goodput_messages_per_second
 from penstock.lab.worlds import DEMO
 from penstock.operations.sqs.delivery import DELIVERY
+from penstock.probes.aws import AwsMessageQueues
+from penstock.probes.sqs.application import TROUBLE_COUNT_MAX, MeasurementApplication
+from penstock.probes.sqs.conduct import Conduct, conduct_of
+from penstock.probes.sqs.run import Bodies, BoundQueue, HopelessError, Patience
 from penstock.trial.faces.face import Clients, Face, Shown, Stage, Told, times
-from penstock.trial.queue_application import QueueApplication, QueueRun
+from penstock.trial.stage import StageError
 from penstock.units import KiB
 
 MESSAGE_SIZE_BYTES = KiB
@@ -62,7 +70,7 @@ def _prove(stage: Stage, advice: Advice, probe_count: int) -> DeliveryProof:
     default_setting = {name: 0.0 if _is_limit(name) else 1.0 for name in advice.setting}
     default = _drive(stage.clients, "demo-default", default_setting)
     stage.tell(Told(step="prove", sentence=f"boto3, one thread each: {_describe(default)}"))
-    pause_seconds = advice.derived.get("receive_pause_at_oldest_undeleted_seconds", math.inf)
+    pause_seconds = advice.derived.get("receive_pause_at_oldest_undeleted_seconds", 0.0)
     advised = _drive(stage.clients, "demo-advised", advice.setting, receive_pause_seconds=pause_seconds)
     stage.tell(Told(step="prove", sentence=f"boto3, advised: {_describe(advised)}"))
     best = best_goodput_messages_per_second(DEMO.queue)
@@ -82,19 +90,61 @@ def _prove(stage: Stage, advice: Advice, probe_count: int) -> DeliveryProof:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _QueueRun:
+    """What came of driving the queue for a while."""
+
+    goodput_messages_per_second: float  # distinct messages deleted, over the measured time
+    duplicate_count: int  # of all of it, as what follows
+    throttled_count: int
+
+
+class _InThreads:
+    """A client of boto3, each of whose requests is made by a thread, as those of an application are."""
+
+    def __init__(self, client: Any, pool: ThreadPoolExecutor) -> None:
+        self._client, self._pool = client, pool
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        def request(**parameters: Any) -> Awaitable[Any]:
+            made = partial(getattr(self._client, name), **parameters)
+            return asyncio.get_running_loop().run_in_executor(self._pool, made)
+
+        return request
+
+
 def _drive(
-    clients: Clients, name: str, setting: Mapping[str, float], *, receive_pause_seconds: float = math.inf
-) -> QueueRun:
+    clients: Clients, name: str, setting: Mapping[str, float], *, receive_pause_seconds: float = 0.0
+) -> _QueueRun:
+    whole = {name: int(value) for name, value in setting.items()}
+    conduct = replace(conduct_of(DELIVERY.setting_type(**whole)), receive_pause_seconds=receive_pause_seconds)
     with _queue(clients, name) as url:
-        application = QueueApplication(
-            clients.sqs,
-            url,
-            setting,
-            message_rate_per_second=None,
-            body="x" * (MESSAGE_SIZE_BYTES - 16),
-            receive_pause_seconds=receive_pause_seconds,
+        try:
+            return asyncio.run(_driven(clients, url, conduct))
+        except HopelessError as trouble:
+            raise StageError(str(trouble)) from trouble
+
+
+async def _driven(clients: Clients, url: str, conduct: Conduct) -> _QueueRun:
+    thread_count = conduct.sender_count + conduct.receiver_count + conduct.deleter_count
+    patience, seconds = Patience(in_a_row_max=TROUBLE_COUNT_MAX), WARM_UP_SECONDS + MEASURED_SECONDS + 1.0
+    with ThreadPoolExecutor(thread_count) as pool:
+        application = MeasurementApplication(
+            BoundQueue(AwsMessageQueues(_InThreads(clients.sqs(thread_count), pool)), url),
+            SystemClock(),
+            conduct,
+            patience=patience,
+            bodies=Bodies(MESSAGE_SIZE_BYTES),
+            drains=True,  # its polls are short, so that its threads end soon
         )
-        return application.run(warm_up_seconds=WARM_UP_SECONDS, measured_seconds=MEASURED_SECONDS)
+        await application.drive(seconds, lambda _: None)
+    began_seconds = WARM_UP_SECONDS + 0.5  # a sample comes a little after its second
+    tally, ended_seconds = application.tally, began_seconds + MEASURED_SECONDS
+    return _QueueRun(
+        goodput_messages_per_second=tally.rate_between("deleted_count", began_seconds, ended_seconds),
+        duplicate_count=tally.total.duplicate_count,
+        throttled_count=patience.throttled_count,
+    )
 
 
 @contextlib.contextmanager
@@ -112,7 +162,7 @@ def _is_limit(name: str) -> bool:
     return "window" in name or "limit" in name
 
 
-def _describe(run: QueueRun) -> str:
+def _describe(run: _QueueRun) -> str:
     return f"{run.goodput_messages_per_second:.0f} messages/s, {run.duplicate_count} duplicates"
 
 

@@ -15,7 +15,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bench.backlog_walk import oldest_undeleted_seconds
-from bench.sqs_world import CONTEXT, PLACE, a_setting, a_world, limited, observe, play
+from bench.sqs_world import (
+    CONTEXT,
+    PLACE,
+    HinderedWorld,
+    a_setting,
+    a_world,
+    limited,
+    observe,
+    play,
+    with_actions,
+)
 from penstock.experiments.calibrations import QUEUE as SEED_WORLD
 from penstock.experiments.calibrations import QUEUE_WEST as WEST
 from penstock.experiments.calibrations import timed
@@ -54,7 +64,7 @@ def behind_a_receive_window(
     load: float, *, outages: tuple[tuple[float, float], ...] = (), duration_seconds: float = HOUR
 ) -> tuple[Tally, float]:
     """Blast with nothing but the receive window, and the deleter's capacity."""
-    world = replace(SEED_WORLD.with_actions(delete=timed(0.020 * load)), deleter_outages=outages)
+    world = replace(with_actions(SEED_WORLD, delete=timed(0.020 * load)), deleter_outages=outages)
     loop = DeleteLoop(
         arrival_rate_per_second=50.0, delete_rate_per_second=50.0 / load, visibility_timeout_seconds=30.0
     )
@@ -74,7 +84,7 @@ def heals(load: float, stop_seconds: float) -> bool:
         receive=timed(0.020, 0.004, variation=0.1),
         delete=timed(0.080 * load, variation=0.1),
     )
-    world = World(queue=queue, deleter_outages=((30.0, 30.0 + stop_seconds),))
+    world = HinderedWorld(queue=queue, deleter_outages=((30.0, 30.0 + stop_seconds),))
     tally = play(world, BLAST, 450.0, seed=1)
     return tally.rate_between("duplicate_count", 360.0, 450.0) < 0.5
 

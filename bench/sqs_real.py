@@ -253,9 +253,9 @@ async def compete(queues: MessageQueues, clock: Clock, contender: Contender, cou
     name = f"contest-{label}-{uuid.uuid4().hex[:8]}"  # a name cannot be used again for a minute
     url = await queues.create_queue(name, {"VisibilityTimeout": str(timeout_seconds)})
     try:
-        conduct = contender.conduct
+        conduct, queue = contender.conduct, BoundQueue(surroundings, url)
         if contender.name == PENSTOCK:
-            conditions = await RoundTrips(surroundings, clock, url, DeleteBrake(clock)).conditions(
+            conditions = await RoundTrips(queue, clock, DeleteBrake(clock)).conditions(
                 course.offered_per_second, visibility_timeout_seconds=timeout_seconds
             )
             # Asked to be as soon as those that wait for no batch, so that goodputs are compared at the same latency.
@@ -266,7 +266,7 @@ async def compete(queues: MessageQueues, clock: Clock, contender: Contender, cou
             )
             conduct = advised_conduct(plan(wanted), course.offered_per_second)
         application = MeasurementApplication(
-            BoundQueue(surroundings, url),
+            queue,
             clock,
             conduct,
             bodies=bodies,

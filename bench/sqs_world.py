@@ -1,13 +1,17 @@
 """Knows how to hold an application, or a probe, against a simulated queue: in virtual time, with a host of its own.
 
-The service and its client's host are the lab's, the application and the probe are penstock's own.
+The service and its client's host are the lab's, the application and the probe are penstock's own. What is added here is
+a host with one core that makes all requests, and deleters that stop.
 """
 
 from __future__ import annotations
 
+import asyncio
 import random
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from typing import TypeVar
 
 from penstock.lab.sqs import ActionTruth, QueueTruth
 from penstock.lab.virtual_time import VirtualClock, run_virtually
@@ -21,17 +25,57 @@ from penstock.probes.sqs.tally import Sample, Tally
 from penstock.trial.simulated_host import UNRESPONSIVE_SLOWDOWN, Host, World
 from penstock.vocabulary import Context, Cost, Observation, Place, ProbePlan, Reason
 
+ResultT = TypeVar("ResultT")
+
 PLACE = Place(operation="sqs_delivery", region="lab", instance_type="simulated")
 CONTEXT = Context(place=PLACE, payload_size_bytes=1024)
 _PROBE_COST = Cost(transferred_bytes=10**9, request_count=10**6, duration_seconds=6.0)
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
+@dataclass(frozen=True, kw_only=True)
+class HinderedWorld(World):
+    """The truth about a queue and a host that is in the application's way."""
+
+    client_seconds_per_request: float = 0.0  # one core makes all requests, one after the other
+    deleter_outages: tuple[tuple[float, float], ...] = ()  # (start, end) in seconds
+
+
+def with_actions(world: World, **actions: ActionTruth) -> HinderedWorld:
+    """The same with other request times of `send`, `receive` or `delete`."""
+    return HinderedWorld(queue=replace(world.queue, **actions))  # type: ignore[arg-type]
+
+
+class _HinderedHost(Host):
+    """The lab's queues as that host reaches them."""
+
+    def __init__(self, world: World, clock: VirtualClock, *, seed: int) -> None:
+        super().__init__(world, clock, seed=seed)
+        self._hindrance = world if isinstance(world, HinderedWorld) else HinderedWorld(queue=world.queue)
+        self._core_free_seconds = 0.0
+
+    async def delete(self, url: str, receipt_handles: Sequence[str]) -> int:
+        """Not during an outage."""
+        for start_seconds, end_seconds in self._hindrance.deleter_outages:
+            if start_seconds <= self._clock.monotonic_seconds() < end_seconds:
+                await asyncio.sleep(end_seconds - self._clock.monotonic_seconds())
+        return await super().delete(url, receipt_handles)
+
+    async def _made(self, request: Callable[[], Awaitable[ResultT]]) -> ResultT:
+        """Behind the requests before it on the one core."""
+        now = self._clock.monotonic_seconds()
+        busy_seconds = self._hindrance.client_seconds_per_request
+        self._core_free_seconds = max(self._core_free_seconds, now) + busy_seconds
+        if self._core_free_seconds > now:
+            await asyncio.sleep(self._core_free_seconds - now)
+        return await super()._made(request)
+
+
 def play(world: World, conduct: Conduct, duration_seconds: float, *, seed: int) -> Tally:
     """The measuring application in this world, until it is unresponsive."""
 
     async def story(clock: VirtualClock) -> Tally:
-        host = Host(world, clock, seed=seed)
+        host = _HinderedHost(world, clock, seed=seed)
         url = await host.create_queue("played", {})
         application = MeasurementApplication(
             BoundQueue(host, url),
@@ -58,7 +102,7 @@ def observe(
 
     async def story(clock: VirtualClock) -> Observation[SqsDeliverySetting]:
         probe = SqsDeliveryProbe(
-            Host(world, clock, seed=seed),
+            _HinderedHost(world, clock, seed=seed),
             clock,
             NoJournal(),
             queue_name="observed",
@@ -74,11 +118,13 @@ def observe(
         return outcome
 
     outcome = run_virtually(story, start_at=_EPOCH + timedelta(minutes=number))
+    if not isinstance(world, HinderedWorld):
+        return outcome
     busy_seconds = outcome.request_count * world.client_seconds_per_request
     return replace(outcome, client_cpu_fraction=min(1.0, busy_seconds / outcome.duration_seconds))
 
 
-def a_world(seed: int) -> World:
+def a_world(seed: int) -> HinderedWorld:
     """A queue and a client as they may be: request times, batches, chance, propagation and the client's core."""
     rng = random.Random(seed)
     typical_seconds = 10 ** rng.uniform(-2.2, -1.4)  # 6 to 40 ms
@@ -96,7 +142,7 @@ def a_world(seed: int) -> World:
         spread_seconds_median=rng.uniform(0.003, 0.016),
         spread_sigma=0.4,
     )
-    return World(queue=queue, client_seconds_per_request=rng.uniform(0.2e-3, 0.9e-3))
+    return HinderedWorld(queue=queue, client_seconds_per_request=rng.uniform(0.2e-3, 0.9e-3))
 
 
 def a_setting(seed: int) -> SqsDeliverySetting:

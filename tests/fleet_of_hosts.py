@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 from penstock.daemon.assembly import App, Surroundings, assembled
 from penstock.daemon.config import AdviceSection, Configuration, DaemonSection, FleetSection, ProbesSection
 from penstock.daemon.host import HostIdentity, HostSample
-from penstock.daemon.thinker import InlineThinker
 from penstock.lab.link import LinkTruth
 from penstock.lab.s3 import S3Service
 from penstock.lab.virtual_time import VirtualClock, run_virtually
@@ -25,6 +24,7 @@ from penstock.probes.outside import Listed, MessageQueues, ObjectStore, RequestE
 from penstock.trial.simulated_aws import SimulatedObjectStore
 from penstock.units import MiB
 from penstock.vocabulary import Context, Demand, Inconclusive, Observation, Place
+from tests.inline_thinker import InlineThinker
 from tests.transfers import TRANSFERS
 
 START_AT = datetime(2026, 1, 5, tzinfo=UTC)

@@ -33,7 +33,7 @@ from penstock.daemon.config import AdviceSection, BudgetSection, Configuration, 
 from penstock.daemon.host import HostIdentity, HostSample
 from penstock.daemon.host_watch import HostWatch
 from penstock.daemon.store import Store
-from penstock.daemon.thinker import InlineThinker, Thinker
+from penstock.daemon.thinker import Thinker
 from penstock.lab.link import LinkTruth
 from penstock.lab.s3 import S3Service
 from penstock.lab.sqs import Counts, QueueTruth, SqsService
@@ -46,6 +46,7 @@ from penstock.probes.outside import MessageQueues, ObjectStore
 from penstock.trial.simulated_aws import SimulatedMessageQueues, SimulatedObjectStore
 from penstock.units import KiB, MiB
 from penstock.vocabulary import Context, Inconclusive, Observation, Place, Recommendation
+from tests.inline_thinker import InlineThinker
 from tests.transfers import TRANSFERS
 
 START_AT = datetime(2026, 1, 5, tzinfo=UTC)

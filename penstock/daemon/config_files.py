@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta, Struct
 
-from penstock.daemon import regions, sdk_environment
+from penstock.daemon import regions
 from penstock.daemon.config import Configuration
 from penstock.daemon.contradictions import aws_regions, contradictions
 from penstock.operations.operation import Service
@@ -121,7 +121,7 @@ def load(
         leaves = _read_file(file, problems)
         values.update(leaves)
         origins.update(dict.fromkeys(leaves, str(file)))
-    for service, variable, url in sdk_environment.endpoints(environment):
+    for service, variable, url in _sdk_endpoints(environment):
         key = _ENDPOINT_KEYS[service]
         if not values.get(key):
             origins[key] = f"{variable} of {_OF_ENVIRONMENT}"
@@ -138,6 +138,20 @@ def load(
     if problems:
         raise ConfigError(problems)
     return LoadedConfiguration(configuration, origins, tuple(files))
+
+
+def _sdk_endpoints(environment: Mapping[str, str]) -> Iterator[tuple[Service, str, str]]:
+    """Each service that has one where none is named, the variable that names it, and the URL; an empty one names none.
+
+    Variables and order are the SDK's own.
+    """
+    if environment.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "").lower() == "true":
+        return
+    for service in Service:
+        for variable in (f"AWS_ENDPOINT_URL_{service.value.upper()}", "AWS_ENDPOINT_URL"):
+            if url := environment.get(variable):
+                yield service, variable, url
+                break
 
 
 def all_keys(section: type[Struct] = Configuration, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:

@@ -6,7 +6,7 @@ import logging
 import zlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -14,23 +14,26 @@ from penstock.clock import Clock
 from penstock.daemon.async_store import AsyncStore
 from penstock.daemon.beside import together
 from penstock.daemon.board import Board, nearest
-from penstock.daemon.changes import note_change
 from penstock.daemon.fleet import Fleet
+from penstock.daemon.sentences import describe
 from penstock.daemon.standings import Standings
 from penstock.daemon.store import Store
 from penstock.daemon.thinker import Thinker
 from penstock.fleet import prior
 from penstock.fleet.prior import Evidence
-from penstock.models.model import Fit, HasKindred
+from penstock.models.model import Fit, HasKindred, PerformanceModel
 from penstock.operations.table import OPERATIONS
+from penstock.optimizer.change import described, is_same_change
 from penstock.optimizer.deliberation import KNOWN_COUNT, Case, Conclusion
 from penstock.units import counted
-from penstock.vocabulary import Context, Demand, Observation, Place
+from penstock.vocabulary import Change, Context, Demand, Observation, Place, Recommendation
 
 log = logging.getLogger("penstock.daemon.conductor")  # whose cycle it is: operators filter by that
 
 REPORT_COUNT_MAX, REPORT_COUNT_MAX_PER_USER = 256, 64  # newest of a place: more than is ever learned from
 _SPARED_OWN_COUNT = KNOWN_COUNT // 2
+# Of a change: from then on what is found anew says nothing more of what it was.
+SETTLED_AFTER = timedelta(days=2)
 
 
 @dataclass(eq=False)
@@ -151,3 +154,35 @@ def _seed(seed: int, place: Place, observations: Sequence[Observation[Any]]) -> 
     newest = f"{observations[-1].started_at.timestamp():.6f}" if observations else ""
     text = f"{seed}/{place.operation}/{place.region}/{place.instance_type}/{place.service_class}/{newest}"
     return zlib.crc32(text.encode())
+
+
+def note_change(
+    store: Store,
+    model: PerformanceModel[Any],
+    fit: Fit,
+    advising: Sequence[Recommendation[Any]],
+    now: datetime,
+) -> Change[Any] | None:
+    """Write down the change that this fit found; None when it found none, or none that is news."""
+    if fit.changed_at is None:
+        return None
+    known = next(iter(store.changes(place=fit.place, count_max=1)), None)
+    known = known if is_same_change(fit, known) else None
+    before = store.fit_before(fit.place, fit.changed_at)
+    if before is None or (known is not None and now > known.noticed_at + SETTLED_AFTER):
+        return None
+    contexts = [made.context for made in advising]
+    stood = {context: store.advice_before(context, Demand(), fit.changed_at) for context in contexts}
+    change = described(
+        model,
+        before=before,
+        after=fit,
+        advised={context: made for context, made in stood.items() if made is not None},
+        advising=advising,
+        known=known,
+        now=now,
+    )
+    store.put_change(change)
+    if known is None and advising:
+        log.info("%s: the place changed at %s", describe(contexts[0]), f"{fit.changed_at:%Y-%m-%d %H:%M} UTC")
+    return change

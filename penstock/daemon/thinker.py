@@ -11,7 +11,7 @@ import asyncio
 from typing import Any, Protocol, cast
 
 from penstock.models.model import PerformanceModel
-from penstock.optimizer.deliberation import Case, Conclusion, deliberate
+from penstock.optimizer.deliberation import Case, Conclusion
 from penstock.processes import memory
 from penstock.processes.companion import Companion
 from penstock.processes.dialogue import GoneError
@@ -29,17 +29,6 @@ class Thinker(Protocol):
     def rest(self) -> None:
         """Nothing will be asked for a while: give the memory back."""
         ...
-
-
-class InlineThinker:
-    """Thinks in the caller's process: for virtual time, where nothing real can be disturbed."""
-
-    async def deliberate(self, model: PerformanceModel[Any], case: Case[Any]) -> Conclusion[Any]:
-        """Answer at once."""
-        return deliberate(model, case)
-
-    def rest(self) -> None:
-        """Hold nothing."""
 
 
 class ThinkerError(RuntimeError):

@@ -13,7 +13,7 @@ from typing import cast
 
 from penstock.probes import apart
 from penstock.probes.aws import Access, open_message_queues
-from penstock.probes.outside import Messages, Unreachable
+from penstock.probes.outside import Messages
 from penstock.processes import companion
 
 START_SECONDS_MAX = 60.0
@@ -23,18 +23,10 @@ _GONE = "a process that made the requests ended by itself: was it killed for wan
 @contextlib.asynccontextmanager
 async def queue_hosts(count: int, access: Access) -> AsyncIterator[Messages]:
     """So many processes, ready; on leaving none of them is left. Raises RequestError."""
-    starting = apart.several(
-        count,
-        "penstock.experiments.queue_host",
-        (access, None),
-        gone=_GONE,
-        start_seconds_max=START_SECONDS_MAX,
-    )
-    async with contextlib.AsyncExitStack() as working:
-        try:
-            hosts = await working.enter_async_context(starting)
-        except TimeoutError:
-            raise Unreachable(f"{count} processes were not ready within {START_SECONDS_MAX:g} s") from None
+    module, assignment = "penstock.experiments.queue_host", (access, None)
+    async with apart.several(
+        count, module, assignment, gone=_GONE, start_seconds_max=START_SECONDS_MAX
+    ) as hosts:
         yield cast("Messages", companion.Remote(hosts.request))
 
 

@@ -79,7 +79,6 @@ class LinkTruth:
     drift: Drift | None = None  # of the path, and of the service's latency with it
     round_trips_per_request: float = 1.0  # more where a connection is made for each
     latency_coherency: float = 0.0  # latency * (1 + coherency * n * (n - 1)), with n requests in flight
-    connection_contention: float = 0.0  # connection rate / (1 + contention * (n - 1))
     burstiness: float = 0.0  # how soon one waits for another at a ceiling
     request_overhead_bytes: float = 0.0  # what a request costs of link and host besides its body
     disk_rate_bytes_per_second: float | None = None  # of whom the bytes are read from, or written to
@@ -301,7 +300,6 @@ class Link:
         truth = self._truth
         calm = 1.0 - self._dips.lost_fraction
         alone = truth.stream_rate_bytes_per_second * calm * self._drift.rate_factor
-        alone /= 1.0 + truth.connection_contention * (count - 1)
         host = truth.host_rate_bytes_per_second
         if truth.burst_rate_bytes_per_second is not None and self._credit_bytes > 0:
             host = truth.burst_rate_bytes_per_second

@@ -76,7 +76,6 @@ class QueueTruth:
     spread_sigma: float = 0.0
     contention: float = 0.0  # sigma and kappa of the universal scalability law, over all requests in service
     coherency: float = 0.0
-    payload_rate_bytes_per_second: float | None = None
     straggler_fraction: float = 0.0
     straggler_seconds: float = 10.0
     shard_count: int = 16
@@ -85,7 +84,6 @@ class QueueTruth:
     in_flight_max: int = 120_000
     fifo_request_rate_per_second_max: float = 300.0  # of each action on one FIFO queue
     fifo_high_throughput_request_rate_per_second_max: float = 2400.0  # the same with a limit for each group
-    old_handle_deletes: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -439,7 +437,7 @@ class Queue:
         is_newest = message.receive_count == int(receive_count)
         if self.is_fifo and (message.is_visible or not is_newest):
             raise SqsError("InvalidParameterValue", "the receipt handle is invalid: it has expired")
-        return message if is_newest or self._truth.old_handle_deletes else None
+        return message if is_newest else None
 
     def _known_number(self, deduplication_id: str | None) -> int | None:
         """Of the message that came with this id within the last minutes."""
@@ -653,7 +651,6 @@ class SqsService:
         self._in_service_count += 1
         fill_seconds = len(copies) * self.truth.receive.message_seconds
         size_bytes = sum(len(copy.body) for copy in copies)
-        fill_seconds += self._wire_seconds(size_bytes)
         self.counts.billed_request_count += max(0, math.ceil(size_bytes / BILLED_CHUNK_BYTES) - 1)
         await self._end(taken_at + half_seconds + fill_seconds)
         return copies
@@ -719,7 +716,7 @@ class SqsService:
             raise SqsError("RequestThrottled", f"too many {action} requests a second: ask for less")
         seconds = truth.request_seconds + truth.message_seconds * message_count
         seconds *= self._variation(truth.variation) * usl_stretch(self.truth, self._in_service_count + 1)
-        seconds += self._straggle() + self._wire_seconds(size_bytes)
+        seconds += self._straggle()
         self._in_service_count += 1
         try:
             await asyncio.sleep(seconds / 2)
@@ -754,10 +751,6 @@ class SqsService:
         truth = self.truth
         is_straggler = truth.straggler_fraction > 0 and self._chance.random() < truth.straggler_fraction
         return truth.straggler_seconds if is_straggler else 0.0
-
-    def _wire_seconds(self, size_bytes: int) -> float:
-        rate = self.truth.payload_rate_bytes_per_second
-        return size_bytes / rate if rate is not None else 0.0
 
 
 def _fifo_sending(sending: Sending, queue: Queue) -> Sending:

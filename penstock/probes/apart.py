@@ -62,17 +62,20 @@ async def several(
 ) -> AsyncIterator[Apart]:
     """So many processes of a module that calls `work`, ready; on leaving, whatever happens, none of them is left.
 
-    Raises TimeoutError, and RequestError or OSError where one cannot work.
+    Raises RequestError, and OSError where one cannot be started.
     """
     processes: list[Companion] = []
     becoming_ready: list[asyncio.Task[None]] = []
     try:
-        async with asyncio.timeout(start_seconds_max):
-            for _ in range(count):
-                process = await Companion.started(module, assignment)
-                processes.append(process)  # known at once, for the next one may not start
-                becoming_ready.append(asyncio.create_task(process.ask("ready")))
-            await asyncio.wait(becoming_ready, return_when=asyncio.FIRST_EXCEPTION)
+        try:
+            async with asyncio.timeout(start_seconds_max):
+                for _ in range(count):
+                    process = await Companion.started(module, assignment)
+                    processes.append(process)  # known at once, for the next one may not start
+                    becoming_ready.append(asyncio.create_task(process.ask("ready")))
+                await asyncio.wait(becoming_ready, return_when=asyncio.FIRST_EXCEPTION)
+        except TimeoutError:
+            raise Unreachable(f"{count} processes were not ready within {start_seconds_max:g} s") from None
         for ready in becoming_ready:
             if ready.done():  # or another one failed
                 _ = ready.result()

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from datetime import date
 
+from penstock.optimizer.verdict import LIMITS
 from penstock.report.findings import Advice, PlaceFindings, Remark, Report
 from penstock.report.wording import age_words, capital, date_words, interval, knob_value, percent
 from penstock.units import counted, format_bytes, format_seconds, label, number, quantity
@@ -20,17 +21,6 @@ JUDGED_COUNT_MIN = 10
 BUDGET_FRACTION = 0.9
 HELPS_FROM = 0.1  # of the value: twice the connections that bring less are no help
 
-_LIMITS = {
-    "connections": "Connections are the limit",
-    "host-ceiling": "A ceiling on the path is reached",
-    "request-rate": "The service's request rate is reached",
-    "client-cpu": "The client's CPU is the limit",
-    "message-groups": "The message groups are the limit",
-    "work": "The consumer's work is the limit",
-    "memory": "Memory is the limit",
-    "disk": "The disk takes no more",
-    "demand": "It carries what was asked for",
-}
 _TROUBLES = (  # by the count of each measurement
     ("throttled_count", "throttled", "The service throttled requests", THROTTLED_FRACTION),
     ("failed_count", "failed-requests", "Requests failed", FAILED_FRACTION),
@@ -99,11 +89,11 @@ def _about_limits(place: PlaceFindings) -> Iterator[Remark]:
             groups[advice.recommendation.bottleneck].append(advice)
     total = sum(map(len, groups.values()))
     for bottleneck, group in groups.items():
-        if bottleneck in _LIMITS:
+        if bottleneck in LIMITS:
             ends = group if len(group) == 1 else (group[0], group[-1])
             yield Remark(
                 code=f"limit-{bottleneck}",
-                title=f"{_LIMITS[bottleneck]} at {len(group)} of {total} {place.payload_noun} sizes",
+                title=f"{capital(LIMITS[bottleneck])} at {len(group)} of {total} {place.payload_noun} sizes",
                 reason=capital("; ".join(_limit_reason(place, advice) for advice in ends)) + ".",
             )
 
@@ -229,16 +219,21 @@ def _about_all(report: Report) -> Iterator[Remark]:
         yield from _about_dollars(report, operation, usd)
 
 
-def _about_budget(report: Report, limit: Cost) -> Iterator[Remark]:
-    days: dict[date, Cost] = defaultdict(Cost)
+def _dearest_day(report: Report, name: str, operation: str | None = None) -> tuple[date, float] | None:
+    """On which most was spent of a field of costs, and how much: by all operations, or by one."""
+    days: dict[date, float] = defaultdict(float)
     for spend in report.spending:
-        days[spend.day] += spend.cost
+        if operation in {None, spend.operation}:
+            days[spend.day] += getattr(spend.cost, name)
+    return max(days.items(), key=lambda day: day[1], default=None)
+
+
+def _about_budget(report: Report, limit: Cost) -> Iterator[Remark]:
     for field in dataclasses.fields(Cost):
-        most = getattr(limit, field.name)
-        day = max(days, key=lambda d: getattr(days[d], field.name), default=None)
-        if day is None or most <= 0:
+        most, dearest = getattr(limit, field.name), _dearest_day(report, field.name)
+        if dearest is None or most <= 0:
             continue
-        spent = getattr(days[day], field.name)
+        day, spent = dearest
         if spent >= BUDGET_FRACTION * most:
             yield Remark(
                 code="budget-used-up",
@@ -249,22 +244,15 @@ def _about_budget(report: Report, limit: Cost) -> Iterator[Remark]:
 
 
 def _about_dollars(report: Report, operation: str, limit: float) -> Iterator[Remark]:
-    days: dict[date, float] = defaultdict(float)
-    for spend in report.spending:
-        if spend.operation == operation:
-            days[spend.day] += spend.cost.usd
-    if not days:
+    if (dearest := _dearest_day(report, "usd", operation)) is None:
         return
-    day = max(days, key=days.__getitem__)
-    waiting = (
-        ": the budget was nearly used up, and probes wait for it"
-        if days[day] >= BUDGET_FRACTION * limit
-        else ""
-    )
+    day, spent = dearest
+    is_used_up = spent >= BUDGET_FRACTION * limit
+    waiting = ": the budget was nearly used up, and probes wait for it" if is_used_up else ""
     yield Remark(
         code="dollars-of-a-day",
         title=f"What a day of {operation} probes costs",
-        reason=f"At the most {cost_words('usd', days[day])} at list price, on {day}; "
+        reason=f"At the most {cost_words('usd', spent)} at list price, on {day}; "
         f"probes.{operation}.usd_per_day allows {cost_words('usd', limit)}{waiting}.",
     )
 

@@ -1,4 +1,4 @@
-"""Knows the client's side of a simulated queue: one core that makes all requests, deleters that stop, a full heap.
+"""Knows the client's side of a simulated queue: an application whose heap is full.
 
 The service is the lab's; what is added here is what the host does to its own requests.
 """
@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 from penstock.clock import Clock
-from penstock.lab.sqs import ActionTruth, QueueTruth, SqsService
+from penstock.lab.sqs import QueueTruth, SqsService
 from penstock.probes.outside import ReceivedMessage
 from penstock.trial.simulated_aws import SimulatedMessageQueues
 
@@ -25,14 +25,8 @@ class World:
     """The truth about a queue and the host that uses it."""
 
     queue: QueueTruth
-    client_seconds_per_request: float = 0.0  # one core makes all requests, one after the other
-    deleter_outages: tuple[tuple[float, float], ...] = ()  # (start, end) in seconds
     heap_entry_count_max: int = 350_000  # 1.2 KB each fill a micro instance
     collection_slowdown: float = 0.15  # r/(1-r) times this, at a heap filled to r
-
-    def with_actions(self, **actions: ActionTruth) -> World:
-        """The same with other request times of `send`, `receive` or `delete`."""
-        return replace(self, queue=replace(self.queue, **actions))  # type: ignore[arg-type]
 
 
 class Host(SimulatedMessageQueues):
@@ -43,7 +37,6 @@ class Host(SimulatedMessageQueues):
         self.slowdown = 1.0
         self._world = world
         self._clock = clock
-        self._core_free_seconds = 0.0
 
     async def send(self, url: str, bodies: Sequence[str], *, group_ids: Sequence[str] = ()) -> int:
         """As it is."""
@@ -58,18 +51,11 @@ class Host(SimulatedMessageQueues):
         )
 
     async def delete(self, url: str, receipt_handles: Sequence[str]) -> int:
-        """Not during an outage."""
-        for start_seconds, end_seconds in self._world.deleter_outages:
-            if start_seconds <= self._clock.monotonic_seconds() < end_seconds:
-                await asyncio.sleep(end_seconds - self._clock.monotonic_seconds())
+        """As it is."""
         return await self._made(lambda: super(Host, self).delete(url, receipt_handles))
 
     async def _made(self, request: Callable[[], Awaitable[ResultT]]) -> ResultT:
-        """Behind the requests before it on the one core, and longer where the heap is full."""
-        now = self._clock.monotonic_seconds()
-        self._core_free_seconds = max(self._core_free_seconds, now) + self._world.client_seconds_per_request
-        if self._core_free_seconds > now:
-            await asyncio.sleep(self._core_free_seconds - now)
+        """Longer where the heap is full."""
         began_seconds = self._clock.monotonic_seconds()
         result = await request()
         if self.slowdown > 1.0:

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from penstock.daemon import thinker_process
-from penstock.daemon.thinker import InlineThinker, SpawnedThinker, ThinkerError
+from penstock.daemon.thinker import SpawnedThinker, ThinkerError
 from penstock.operations.table import OPERATIONS
 from penstock.optimizer.deliberation import Case
 from penstock.vocabulary import Cost, Demand
 from tests.factories import CONTEXT, PLACE, an_observation
+from tests.inline_thinker import InlineThinker
 
 MODEL = OPERATIONS["s3_upload"].model
 CASE: Case[Any] = Case(

@@ -28,10 +28,10 @@ from penstock.models.sqs import learning
 from penstock.models.sqs.duplicate_loop import RECEIVE_WINDOW_THETA, DeleteLoop
 from penstock.models.sqs.physics import (
     REQUESTS_PER_MESSAGE_BATCH,
-    Drive,
     Forecast,
     QueueCosts,
     client_wait_seconds,
+    drive_of,
     forecast,
     latency_quantile_seconds,
     request_seconds,
@@ -430,7 +430,9 @@ class SqsDeliveryModel:
         self, costs: QueueCosts, context: Context, settings: Sequence[SqsDeliverySetting], demand: Demand
     ) -> Forecast:
         groups = _ordered_groups(context, demand)
-        return forecast(costs, drive_of(settings, context.payload_size_bytes, demand.work_seconds, groups))
+        return forecast(
+            costs, drive_of(settings, float(context.payload_size_bytes), demand.work_seconds, groups)
+        )
 
     def _within_limits(
         self, fit: Fit, context: Context, demand: Demand, settings: list[SqsDeliverySetting]
@@ -448,31 +450,6 @@ class SqsDeliveryModel:
             if most is not None:
                 kept = _meeting(measure, float(most), kept)
         return [settings[index] for index in kept]
-
-
-def drive_of(
-    settings: Sequence[SqsDeliverySetting],
-    payload_size_bytes: float,
-    work_seconds: float,
-    message_group_count: float = math.inf,
-) -> Drive:
-    """The settings as columns."""
-
-    def column(name: str) -> Array:
-        return np.array([float(getattr(setting, name)) for setting in settings])
-
-    return Drive(
-        sender_count=column("sender_thread_count"),
-        receiver_count=column("receiver_thread_count"),
-        deleter_count=column("deleter_thread_count"),
-        batch_message_count=column("batch_message_count"),
-        send_rate_limit_per_second=column("send_rate_limit_messages_per_second"),
-        send_window=column("send_window_message_count"),
-        receive_window=column("receive_window_message_count"),
-        payload_size_bytes=float(payload_size_bytes),
-        work_seconds=work_seconds,
-        message_group_count=message_group_count,
-    )
 
 
 def _sender_counts(

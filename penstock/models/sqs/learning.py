@@ -25,6 +25,7 @@ from penstock.models.sqs.physics import (
     Forecast,
     QueueCosts,
     client_wait_seconds,
+    drive_of,
     forecast,
     latency_quantile_seconds,
     request_seconds,
@@ -394,11 +395,6 @@ def _request_count(observation: Observation[Any], action: str) -> float:
 
 
 def _evidence(observations: Sequence[Observation[Any]], caps: tuple[float, float]) -> _Evidence:
-    settings = [o.setting for o in observations]
-
-    def column(name: str) -> Array:
-        return np.array([float(getattr(setting, name)) for setting in settings])
-
     def measured(name: str) -> Array:
         values = np.array([float(o.measures.get(name, np.nan)) for o in observations])
         return np.where(values > 0, values, np.nan)
@@ -413,16 +409,7 @@ def _evidence(observations: Sequence[Observation[Any]], caps: tuple[float, float
     goodput = np.array([measured_goodput(o) or np.nan for o in observations])
     is_throttled = np.array([_is_throttled(o) for o in observations])
     return _Evidence(
-        drive=Drive(
-            sender_count=column("sender_thread_count"),
-            receiver_count=column("receiver_thread_count"),
-            deleter_count=column("deleter_thread_count"),
-            batch_message_count=column("batch_message_count"),
-            send_rate_limit_per_second=column("send_rate_limit_messages_per_second"),
-            send_window=column("send_window_message_count"),
-            receive_window=column("receive_window_message_count"),
-            payload_size_bytes=sizes,
-        ),
+        drive=drive_of([o.setting for o in observations], sizes),
         filled={action: _filled(observations, action) for action in ("send", "receive", "delete")},
         seconds={action: measured(f"{action}_seconds_mean") for action in ("send", "receive", "delete")},
         idle_seconds={action: idle for action in ACTIONS if np.isfinite(idle := idle_measured(action)).any()},

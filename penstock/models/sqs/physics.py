@@ -53,7 +53,9 @@ is marked "simulated" was measured in the lab's queue.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -121,6 +123,31 @@ class Drive:
     def thread_count(self) -> Array:
         """N: threads that share the host."""
         return self.sender_count + self.receiver_count + self.deleter_count
+
+
+def drive_of(
+    settings: Sequence[Any],  # those of a queue's model
+    payload_size_bytes: Array | float,
+    work_seconds: float = 0.0,
+    message_group_count: float = np.inf,
+) -> Drive:
+    """The settings as columns."""
+
+    def column(name: str) -> Array:
+        return np.array([float(getattr(setting, name)) for setting in settings])
+
+    return Drive(
+        sender_count=column("sender_thread_count"),
+        receiver_count=column("receiver_thread_count"),
+        deleter_count=column("deleter_thread_count"),
+        batch_message_count=column("batch_message_count"),
+        send_rate_limit_per_second=column("send_rate_limit_messages_per_second"),
+        send_window=column("send_window_message_count"),
+        receive_window=column("receive_window_message_count"),
+        payload_size_bytes=payload_size_bytes,
+        work_seconds=work_seconds,
+        message_group_count=message_group_count,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,6 @@ from penstock.models.sqs.delivery import (
     WAIT_TIME_SECONDS,
     SqsDeliverySetting,
     complete_setting,
-    drive_of,
     enough_for_the_work,
     enough_senders,
     linger_seconds,
@@ -34,7 +33,7 @@ from penstock.models.sqs.delivery import (
 )
 from penstock.models.sqs.duplicate_loop import RECEIVE_PAUSE_FRACTION, DeleteLoop, Rescue, rescue
 from penstock.models.sqs.learning import CLIENT_SECONDS_PER_REQUEST
-from penstock.models.sqs.physics import Forecast, QueueCosts, forecast
+from penstock.models.sqs.physics import Forecast, QueueCosts, drive_of, forecast
 from penstock.models.sqs.queue_class import (
     GROUP_RECEIVED_MESSAGE_COUNT_MAX,
     QUEUE_CLASSES,

@@ -154,8 +154,6 @@ async def hired(
     async with contextlib.AsyncExitStack() as working:
         try:
             workers = await working.enter_async_context(starting)
-        except TimeoutError:
-            raise WorkerError(f"they were not ready within {START_SECONDS_MAX:g} s") from None
         except (OSError, RequestError) as trouble:
             raise WorkerError(str(trouble)) from trouble
         yield StoreWorkers(workers)

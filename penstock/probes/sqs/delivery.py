@@ -2,8 +2,8 @@
 
 The queue (`own_queue.py`) is made when it is first needed, used by all probes of this process, and removed by `close`,
 or after a run that could not take out all that it had sent: whatever is left goes with its queue.
-A run has phases that share what it may spend (`run.py`): one delivery over a connection that has yet to be opened
-(`cold.py`), single requests one after another (`idle.py`), then all threads at once until the queue is empty again
+A run has phases that share what it may spend (`run.py`): one delivery over a connection that has yet to be opened,
+single requests one after another (`idle.py`), then all threads at once until the queue is empty again
 (`application.py`). What they count, and what the `measures` of an observation mean, is in `tally.py`.
 
 Messages carry the run they belong to: one that a former run left behind is deleted and not counted.
@@ -27,9 +27,8 @@ from penstock.probes.measurement import LOOP_TICK_SECONDS, Effort, effort_of_blo
 from penstock.probes.outside import CONNECTION_IDLE_SECONDS_MAX, MessageQueues, RequestError
 from penstock.probes.probe import NO_TIME, Journal, inconclusive
 from penstock.probes.sqs.application import MeasurementApplication
-from penstock.probes.sqs.cold import cold_delivery_seconds
 from penstock.probes.sqs.conduct import conduct_of
-from penstock.probes.sqs.idle import idle_seconds
+from penstock.probes.sqs.idle import cold_delivery_seconds, idle_seconds
 from penstock.probes.sqs.own_queue import OwnQueue, attributes_of
 from penstock.probes.sqs.run import Bodies, BoundQueue, HopelessError, Patience, Purse, Run, Stopwatch
 from penstock.probes.sqs.tally import Tally, histograms

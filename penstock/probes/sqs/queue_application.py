@@ -272,7 +272,7 @@ class QueueApplicationProbe:
 
     async def _drive(self, plan: ProbePlan[QueueDrive], url: str, course: Course) -> Effort:
         drive, left = plan.setting, plan.cost_max.request_count - OVERHEAD_REQUEST_COUNT
-        messages = self.messages or self.queues
+        queue = BoundQueue(self.messages or self.queues, url)
         brake = DeleteBrake(
             self.clock,
             delay_seconds=drive.delete_delay_seconds,
@@ -281,14 +281,14 @@ class QueueApplicationProbe:
         if drive.policy is not Policy.STATED:
             left -= REQUEST_COUNT_MAX
             self.used += Cost(request_count=REQUEST_COUNT_MAX)
-            course.conditions = await RoundTrips(messages, self.clock, url, brake).conditions(
+            course.conditions = await RoundTrips(queue, self.clock, brake).conditions(
                 drive.conduct.offered_per_second, visibility_timeout_seconds=drive.visibility_timeout_seconds
             )
         if drive.policy is Policy.ADVISED and course.conditions is not None:
             found = plan_for(course.conditions)
             course.conduct = advised_conduct(found, course.conditions.message_rate_per_second)
         application = MeasurementApplication(
-            BoundQueue(messages, url),
+            queue,
             self.clock,
             course.conduct,
             visibility_timeout_seconds=drive.visibility_timeout_seconds,
@@ -297,11 +297,12 @@ class QueueApplicationProbe:
             message_count_max=math.inf if drive.message_count_max is None else drive.message_count_max,
         )
         course.tally = application.tally
-        rescuer = _Rescuer(application, course) if drive.policy is Policy.RESCUED else None
 
         def tell(sample: Sample) -> None:
-            if rescuer is not None:
-                rescuer.look(sample)
+            if drive.policy is Policy.RESCUED and _is_to_be_rescued(course, sample):
+                assert course.conditions is not None
+                course.rescued_at_seconds = sample.at_seconds
+                application.adopt(rescue_conduct(course.conditions, sample))
             self.tell(sample)
 
         async with effort_of_block(self.clock, tick_seconds=self.loop_tick_seconds) as effort:
@@ -322,25 +323,10 @@ class QueueApplicationProbe:
             await clean_up_shielded(queue.remove(), seconds_max=CLEANING_SECONDS_MAX)
 
 
-class _Rescuer:
-    """Applies the rescue to an application in the loop, once."""
-
-    def __init__(self, application: MeasurementApplication, course: Course) -> None:
-        self._application = application
-        self._course = course
-
-    def look(self, sample: Sample) -> None:
-        """Act when copies have come back for long enough."""
-        course = self._course
-        due_seconds = course.tally.overdue_at_seconds
-        due_seconds += RESCUE_AFTER_TIMEOUTS * course.visibility_timeout_seconds
-        if (
-            course.rescued_at_seconds is None
-            and course.conditions is not None
-            and sample.at_seconds >= due_seconds
-        ):
-            course.rescued_at_seconds = sample.at_seconds
-            self._application.adopt(rescue_conduct(course.conditions, sample))
+def _is_to_be_rescued(course: Course, sample: Sample) -> bool:
+    """Once, when copies have come back for long enough."""
+    due_seconds = course.tally.overdue_at_seconds + RESCUE_AFTER_TIMEOUTS * course.visibility_timeout_seconds
+    return course.rescued_at_seconds is None and sample.at_seconds >= due_seconds
 
 
 def rescue_conduct(conditions: Conditions, sample: Sample) -> Conduct:

@@ -24,17 +24,17 @@ receive that brought the message first.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
-from penstock.models.inference.histogram import histogram_of
+from penstock.models.inference.histogram import class_of, histogram_of, packed, quantile
 from penstock.probes.measurement import summarize
 from penstock.vocabulary import Histogram
 
 ARRIVAL_COUNT_MAX = 1000  # whose order is kept
 TIME_COUNT_MAX = 10_000  # that are kept one by one
 GOODPUT_DELETION_COUNT_MIN = 8  # requests; fewer say nothing about a rate
-_BUCKETS_PER_DECADE = 40
 
 
 @dataclass(slots=True)
@@ -121,7 +121,7 @@ class Tally:
     overdue_at_seconds: float = math.inf  # when that was as long as the visibility timeout
     sent_after_seconds: float = math.inf  # all that were to be sent
     first_arrivals: list[int] = field(default_factory=list)  # their places among the sent
-    latency_counts: dict[int, int] = field(default_factory=dict)  # by a fortieth of a decade above 0.1 ms
+    latency_classes: Counter[int] = field(default_factory=Counter)
     latencies: list[float] = field(default_factory=list)  # of each message, up to TIME_COUNT_MAX
     sends: Timings = field(default_factory=Timings)
     receives: Timings = field(default_factory=Timings)
@@ -139,8 +139,7 @@ class Tally:
         """Of the first copy of a message."""
         self.total.received_count += 1
         self.total.latency_seconds_total += latency_seconds
-        bucket = int(_BUCKETS_PER_DECADE * math.log10(max(latency_seconds, 1e-4) * 1e4))
-        self.latency_counts[bucket] = self.latency_counts.get(bucket, 0) + 1
+        self.latency_classes[class_of(latency_seconds)] += 1
         if len(self.latencies) < TIME_COUNT_MAX:
             self.latencies.append(latency_seconds)
         if len(self.first_arrivals) < ARRIVAL_COUNT_MAX:
@@ -163,13 +162,8 @@ class Tally:
         return self.is_all_received and not self.left_count
 
     def latency_seconds_quantile(self, fraction: float) -> float:
-        """The latency that this fraction of messages did not exceed, within 6 %; 0 when none was received."""
-        wanted = fraction * sum(self.latency_counts.values())
-        for bucket in sorted(self.latency_counts):
-            wanted -= self.latency_counts[bucket]
-            if wanted <= 0:
-                return float(1e-4 * 10 ** ((bucket + 1) / _BUCKETS_PER_DECADE))
-        return 0.0
+        """The latency that this fraction of messages did not exceed, within 2.2 %; 0 when none was received."""
+        return quantile(packed(self.latency_classes), fraction)
 
     def rate_between(self, name: str, start_seconds: float, end_seconds: float) -> float:
         """One of the counts per second, over the samples of a span; 0 when there are none."""

@@ -4,14 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from bench.sqs_world import observe, play
+from bench.sqs_world import HinderedWorld, observe, play
 from penstock.lab.sqs import ActionTruth, QueueTruth
 from penstock.models.sqs.delivery import SqsDeliverySetting
 from penstock.probes.sqs.conduct import BLAST, Conduct
-from penstock.trial.simulated_host import World
 
 REQUEST = ActionTruth(request_seconds=0.020, variation=0.3)
-QUICK = World(queue=QueueTruth(send=REQUEST, receive=REQUEST, delete=REQUEST, spread_seconds_median=0.004))
+QUICK = HinderedWorld(
+    queue=QueueTruth(send=REQUEST, receive=REQUEST, delete=REQUEST, spread_seconds_median=0.004)
+)
 MANY = Conduct(
     sender_count=20, receiver_count=20, deleter_count=20, send_window=100, receive_batch=1, long_polls=True
 )

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from penstock.daemon.changes import SETTLED_AFTER, note_change
+from penstock.daemon.learning import SETTLED_AFTER, note_change
 from penstock.daemon.store import Store
 from penstock.models.model import Fit
 from penstock.optimizer.recommendation import recommend

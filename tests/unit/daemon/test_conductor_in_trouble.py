@@ -15,7 +15,7 @@ import pytest
 from penstock.api.wire import recommendation_document
 from penstock.daemon.budget import DAY, Ledger, left, total
 from penstock.daemon.conductor import REPORTS_PAUSE_SECONDS, REPORTS_SETTLE_SECONDS
-from penstock.daemon.thinker import InlineThinker, ThinkerError
+from penstock.daemon.thinker import ThinkerError
 from penstock.lab.virtual_time import VirtualClock
 from penstock.models import burst
 from penstock.models.sqs.delivery import SqsDeliverySetting
@@ -36,6 +36,7 @@ from penstock.vocabulary import (
     Reason,
 )
 from tests.factories import CONTEXT, NOON, PLACE, a_leftover, an_observation
+from tests.inline_thinker import InlineThinker
 from tests.unit.daemon.house import DAY_LIMIT, House
 from tests.unit.daemon.test_advisory import advisory_of
 

@@ -17,11 +17,11 @@ from penstock.daemon.config import BudgetSection, Configuration, DaemonSection, 
 from penstock.daemon.forecast import Forecast, scarcity, together
 from penstock.daemon.host import HostIdentity
 from penstock.daemon.rationing import EVENLY
-from penstock.daemon.thinker import InlineThinker
 from penstock.lab.virtual_time import VirtualClock
 from penstock.operations.operation import Operation
 from penstock.operations.table import OPERATIONS
 from penstock.units import GiB, MiB
+from tests.inline_thinker import InlineThinker
 from tests.unit.daemon.house import Outside
 
 HOST = HostSection(region="eu-west-1", instance_type="c6i.large")

@@ -9,11 +9,11 @@ from pathlib import Path
 from penstock.daemon.assembly import Surroundings, assembled
 from penstock.daemon.config import Configuration, DaemonSection, ProbesSection
 from penstock.daemon.host import HostIdentity
-from penstock.daemon.thinker import InlineThinker
 from penstock.lab.virtual_time import VirtualClock
 from penstock.operations.sections.objects import ObjectSection
 from penstock.probes.leftovers import run_name
 from penstock.probes.outside import Denied, MessageQueues, ObjectStore
+from tests.inline_thinker import InlineThinker
 from tests.unit.probes.fakes import START_AT, MemoryQueues, MemoryStore
 
 

@@ -190,12 +190,6 @@ def test_a_soft_knee_satisfies_its_equation() -> None:
     assert shared_rate(8, 10.0, [20.0], 0.9) <= 20.0 / 8
 
 
-def test_streams_of_one_host_hold_each_other_up() -> None:
-    """With a contention of 0.25 two of them get 8 B/s each instead of 10."""
-    busy = a_link(connection_contention=0.25, host_rate_bytes_per_second=1e6)
-    assert end_times(busy, [(0, 80)] * 2) == [pytest.approx(10.0)] * 2
-
-
 def test_a_drift_changes_the_path_for_a_while() -> None:
     """Transfers of one spell take the same time, and those of other spells another."""
     drifting = a_link(drift=Drift(seconds_mean=1e4, rate_sigma=0.5))

@@ -62,17 +62,6 @@ async def test_only_the_newest_handle_deletes(clock: VirtualClock) -> None:
     assert seen == [True, False, [None], (0, 1, 0), [None], (0, 0, 0)]
 
 
-async def test_old_handles_can_be_told_to_delete(clock: VirtualClock) -> None:
-    """Where the truth says so, any handle removes the message."""
-    service = await an_sqs(clock, dataclasses.replace(A_QUEUE, old_handle_deletes=True))
-    await service.send("q", [Sending(body="hello")])
-    (old,) = await service.receive("q", wait_seconds=1)
-    await asyncio.sleep(31)
-    await service.receive("q", wait_seconds=1)
-    await service.delete("q", [old.receipt_handle])
-    assert await counts(service) == (0, 0, 0)
-
-
 async def test_a_handle_from_elsewhere_is_invalid(clock: VirtualClock) -> None:
     """What never was a handle is refused, beside the others of its batch."""
     service = await an_sqs(clock)

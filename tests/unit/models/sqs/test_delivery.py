@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.sqs_world import CONTEXT, PLACE, a_setting, a_world, observe
+from bench.sqs_world import CONTEXT, PLACE, a_setting, a_world, observe, with_actions
 from penstock.lab.sqs import ActionTruth, QueueTruth
 from penstock.models.model import Fit
 from penstock.models.sqs.delivery import SqsDeliveryModel, SqsDeliverySetting
@@ -227,7 +227,8 @@ def test_where_all_was_refused_less_than_one_request_was_admitted() -> None:
 
 def test_a_place_that_changed_is_learned_anew() -> None:
     """Requests twice as long after a move of the service: the new times count, and the change is counted."""
-    slower = WORLD.with_actions(
+    slower = with_actions(
+        WORLD,
         send=ActionTruth(request_seconds=0.034, message_seconds=0.002),
         receive=ActionTruth(request_seconds=0.030, message_seconds=0.002),
         delete=ActionTruth(request_seconds=0.0376, message_seconds=0.002),
@@ -257,7 +258,7 @@ def test_one_slow_measurement_is_a_suspicion_and_no_change_yet() -> None:
     """Deletes alone three times as long, once: it may be a stray, and it is looked at again."""
     settings = [*MODEL.ramp(CONTEXT), *(a_setting(seed) for seed in range(8))]
     calm = [observe(WORLD, s, seed=i, number=i) for i, s in enumerate(settings)]
-    slow = WORLD.with_actions(delete=ActionTruth(request_seconds=0.0564, message_seconds=0.003))
+    slow = with_actions(WORLD, delete=ActionTruth(request_seconds=0.0564, message_seconds=0.003))
     surprising = observe(slow, settings[-1], seed=90, number=90)
     assert not MODEL.fit(PLACE, calm, prior=None, seed=1).suspicion.is_raised
     case = Case(
@@ -301,7 +302,8 @@ def test_an_application_that_says_little_is_still_evidence() -> None:
 def test_large_messages_take_longer_and_one_fit_serves_all_sizes() -> None:
     """Probes of 1 KiB and of 64 KiB at 2 MB/s: both are predicted from the one fit."""
     large = Context(place=PLACE, payload_size_bytes=64 * KiB)
-    slower = WORLD.with_actions(
+    slower = with_actions(
+        WORLD,
         send=ActionTruth(request_seconds=0.017, message_seconds=0.001 + 64 * KiB / 2e6),
         receive=ActionTruth(request_seconds=0.015, message_seconds=0.001 + 64 * KiB / 2e6),
     )

@@ -3,7 +3,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from bench.sqs_world import play
+from bench.sqs_world import HinderedWorld, play
 from penstock.lab.sqs import ActionTruth, QueueTruth
 from penstock.models.model import Array
 from penstock.models.sqs import learning
@@ -112,7 +112,7 @@ def test_spare_threads_take_half_full_batches_of_a_busy_client(
     queue = QueueTruth(
         send=request, receive=request, delete=request, spread_seconds_median=0.004, spread_sigma=0.3
     )
-    world = World(queue=queue, client_seconds_per_request=spent_seconds)
+    world = HinderedWorld(queue=queue, client_seconds_per_request=spent_seconds)
     conduct = Conduct(
         sender_count=senders,
         receiver_count=others,

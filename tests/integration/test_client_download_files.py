@@ -40,10 +40,11 @@ ADVICE = Advice(
 every_library = pytest.mark.parametrize("library", LIBRARIES)
 
 
-@pytest.fixture
-def url(tmp_path: Path) -> Iterator[str]:
-    """The lab's S3, with objects of all kinds of sizes."""
-    with lab_endpoint("s3", dataclasses.replace(NEAR, link=LINK), tmp_path) as endpoint_url:
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The lab's S3, with objects of all kinds of sizes, which are only read."""
+    world = dataclasses.replace(NEAR, link=LINK)
+    with lab_endpoint("s3", world, tmp_path_factory.mktemp("lab")) as endpoint_url:
         client = plain_client("s3", endpoint_url)
         client.create_bucket(Bucket="bucket")
         for key, size in SIZES.items():

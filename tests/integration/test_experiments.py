@@ -64,20 +64,27 @@ class House:
         return [*(entry["Key"] for entry in (*objects, *uploads)), *queues]
 
 
+@pytest.fixture(scope="module")
+def endpoints(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The lab's S3, with a bucket, and its SQS; no test leaves anything there."""
+    directory = tmp_path_factory.mktemp("lab")
+    with lab_endpoint("s3", REGIONAL, directory) as s3, lab_endpoint("sqs", REGIONAL, directory) as sqs:
+        plain_client("s3", s3).create_bucket(Bucket="measured")
+        yield {"s3": s3, "sqs": sqs}
+
+
 @pytest.fixture
-def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
-    """The lab's S3, with a bucket, and its SQS."""
+def house(tmp_path: Path, endpoints: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
+    """A configuration of its own."""
     for name, value in CREDENTIALS.items():
         monkeypatch.setenv(name, value)
-    with lab_endpoint("s3", REGIONAL, tmp_path) as s3_url, lab_endpoint("sqs", REGIONAL, tmp_path) as sqs_url:
-        s3 = plain_client("s3", s3_url)
-        sqs = plain_client("sqs", sqs_url)
-        s3.create_bucket(Bucket="measured")
-        text = CONFIGURATION.format(directory=tmp_path, region="lab-1", s3_url=s3_url, sqs_url=sqs_url)
-        (tmp_path / "penstock.toml").write_text(text)
-        yield House(tmp_path, s3, sqs)
-        s3.close()
-        sqs.close()
+    s3, sqs = (plain_client(service, url) for service, url in endpoints.items())
+    urls = {f"{service}_url": url for service, url in endpoints.items()}
+    text = CONFIGURATION.format(directory=tmp_path, region="lab-1", **urls)
+    (tmp_path / "penstock.toml").write_text(text)
+    yield House(tmp_path, s3, sqs)
+    s3.close()
+    sqs.close()
 
 
 def test_a_run_is_kept_taught_and_gone_outside(house: House) -> None:

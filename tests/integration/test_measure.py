@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -21,15 +20,21 @@ from tests.real.servers import plain_client
 PENSTOCK = [sys.executable, "-c", "from penstock.cli.entry import main; main()"]
 
 
+@pytest.fixture(scope="module")
+def lab_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The lab's SQS, in which no test leaves a queue."""
+    with lab_endpoint("sqs", NEAR, tmp_path_factory.mktemp("lab")) as url:
+        yield url
+
+
 @pytest.fixture
-def endpoint_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The lab's SQS, with no queue."""
+def endpoint_url(lab_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The same, as it is found."""
     for name, value in CREDENTIALS.items():
         monkeypatch.setenv(name, value)
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
-    with lab_endpoint("sqs", NEAR, tmp_path) as url:
-        yield url
+    return lab_url
 
 
 def measure(*arguments: str) -> Result:

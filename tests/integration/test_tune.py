@@ -306,14 +306,20 @@ def test_a_full_disk_gives_the_advice_so_far_and_the_trouble(script: str, tmp_pa
     assert "--state" in document["trouble"]
 
 
-@pytest.fixture
-def endpoint_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The lab's S3 on a fast link, with a bucket."""
-    for name, value in CREDENTIALS.items():
-        monkeypatch.setenv(name, value)
-    with lab_endpoint("s3", FAST, tmp_path) as url:
+@pytest.fixture(scope="module")
+def lab_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The lab's S3 on a fast link, with a bucket in which no test leaves anything."""
+    with lab_endpoint("s3", FAST, tmp_path_factory.mktemp("lab")) as url:
         plain_client("s3", url).create_bucket(Bucket="bucket")
         yield url
+
+
+@pytest.fixture
+def endpoint_url(lab_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The same, for whoever has credentials."""
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    return lab_url
 
 
 @pytest.mark.parametrize(
@@ -371,7 +377,8 @@ def test_what_an_interrupted_tool_left_is_aborted(
     (tmp_path / "s5cmd").write_text(tool)
     (tmp_path / "s5cmd").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    client.create_multipart_upload(Bucket="bucket", Key="penstock-tune/of-somebody-else")
+    others = {"Bucket": "bucket", "Key": "penstock-tune/of-somebody-else"}
+    others["UploadId"] = client.create_multipart_upload(**others)["UploadId"]
     command = [sys.executable, "-m", "penstock.tuning.clients", "s5cmd", "--bucket", "bucket"]
     proposal = (
         '{"thread_count": 2, "part_size_bytes": 5242880, "object_size_bytes": 6000000, "probe_index": 0}'
@@ -380,7 +387,8 @@ def test_what_an_interrupted_tool_left_is_aborted(
     assert ended.returncode == 1
     assert "s5cmd ended with status 1" in ended.stderr
     left = client.list_multipart_uploads(Bucket="bucket")["Uploads"]
-    assert [upload["Key"] for upload in left] == ["penstock-tune/of-somebody-else"]
+    assert [upload["UploadId"] for upload in left] == [others["UploadId"]]
+    client.abort_multipart_upload(**others)
     client.close()
 
 

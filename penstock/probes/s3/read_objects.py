@@ -179,11 +179,14 @@ class ReadObjects:
                 send = partial(store.upload_part, bucket, key, upload_id, number, part)
                 etags[number] = await self._written(send, sent_bytes=len(part))
 
-        trouble: BaseException | None = None
-        try:
+        async def send_all() -> None:
             async with asyncio.TaskGroup() as group:
                 for _ in range(PARTS_AT_A_TIME):
                     group.create_task(send_some())
+
+        trouble: BaseException | None = None
+        try:
+            await asyncio.create_task(send_all())  # by itself, as in `MeasurementApplication.drive`
         except* RequestError as troubles:
             trouble = troubles.exceptions[0]  # what is raised here is a group in Python 3.11.2
         if trouble is not None:

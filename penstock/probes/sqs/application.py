@@ -110,6 +110,11 @@ class MeasurementApplication:
 
     async def drive(self, seconds: float, tell: Callable[[Sample], None] | None = None) -> None:
         """Send, receive and delete for so long; `tell` hears of each second. Raises HopelessError."""
+        # A task of its own: until Python 3.13 a group that ended by an error leaves a request to cancel with its task,
+        # and a time limit around that takes it for somebody else's.
+        await asyncio.create_task(self._drive(seconds, tell))
+
+    async def _drive(self, seconds: float, tell: Callable[[Sample], None] | None) -> None:
         self._began_seconds = self._clock.monotonic_seconds()
         hopeless: BaseException | None = None
         try:

@@ -426,6 +426,9 @@ async def test_troubles_without_end_end_the_run(clock: VirtualClock) -> None:
     application = a_blast(queues, clock)
     with pytest.raises(HopelessError, match="slow down"):
         await application.drive(3600.0, lambda _: None)
+    task = asyncio.current_task()
+    assert task is not None
+    assert not task.cancelling()  # or a time limit around it would not be one
     assert application.tally.total.failed_count == TROUBLE_COUNT_MAX
 
 

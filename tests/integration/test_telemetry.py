@@ -19,7 +19,7 @@ from penstock.trial.stage import process
 from tests.daemon_house import DaemonHouse
 from tests.integration import test_daemon
 
-stage = test_daemon.stage
+endpoints, stage = test_daemon.endpoints, test_daemon.stage
 _MESSAGES: dict[str, Any] = {
     "/v1/metrics": ExportMetricsServiceRequest,
     "/v1/traces": ExportTraceServiceRequest,

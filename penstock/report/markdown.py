@@ -18,6 +18,7 @@ from penstock.units import counted
 _SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_{}[]<>#|~!&$"})
 # On the one page.
 _PLACE_COUNT_MAX, _WARNING_COUNT_MAX, _CLIENT_COUNT_MAX, _DIFFERENCE_COUNT_MAX = 12, 6, 3, 6
+_CHANGE_COUNT_MAX = 4
 
 
 def render_markdown(report: Report, *, is_full: bool = False) -> str:
@@ -40,11 +41,13 @@ def escape(text: str) -> str:
 
 def _page(report: Report) -> Iterator[str]:
     """The verdicts, what warns, and nothing else: in detail of one place, a few lines of each of several."""
-    screens = first_screens(report)
+    screens, changes_left = first_screens(report), _CHANGE_COUNT_MAX
     yield f"**penstock**, {date_words(report.generated_at)} UTC, from {escape(report.source)}"
     for screen in screens[:_PLACE_COUNT_MAX]:
         yield from ("", f"**{escape(screen.name)}, {escape(screen.size)}.** {escape(screen.sentence)}")
-        yield from (f"- {escape(words)}" for words in screen.changes[:2])
+        changes = screen.changes[: min(2, changes_left)]
+        changes_left -= len(changes)
+        yield from (f"- {escape(words)}" for words in changes)
         gains = ", ".join(f"{each.client} {each.words} ({each.span})" for each, _ in screen.gains)
         if gains and len(screens) <= CARD_COUNT_MAX:
             yield f"- Over what each client does by itself: {escape(gains)}."

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import shutil
 import subprocess
 import sys
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,12 +31,13 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         pytest.skip(why)
     if shutil.which("go") is None:
         pytest.skip("go, which builds the packager, is not here")
-    archive = subprocess.run(["git", "archive", PREVIOUS], cwd=SOURCE, capture_output=True, check=False)
-    if archive.returncode:
-        pytest.skip(f"a shallow clone has no {PREVIOUS}")
     folder = tmp_path_factory.mktemp("packages")
-    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as archived:
-        archived.extractall(folder / "source", filter="data")
+    archive = folder / "source.tar"
+    if subprocess.run(
+        ["git", "archive", f"--output={archive}", PREVIOUS], cwd=SOURCE, check=False
+    ).returncode:
+        pytest.skip(f"a shallow clone has no {PREVIOUS}")
+    shutil.unpack_archive(archive, folder / "source")
     subprocess.run(["make", "build/nfpm"], cwd=SOURCE, check=True)
     for tree, output in ((folder / "source", folder / "before"), (SOURCE, folder / "after")):
         nfpm = ["--nfpm", str(SOURCE / "build/nfpm"), "--output", str(output), "--python", PYTHON]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from penstock.client.connection import ask
-from penstock.trial.stage import Process, daemon, status_of
+from penstock.lab.worlds import World
+from penstock.trial.stage import Process, daemon, lab_endpoint, status_of
+from tests.real.servers import plain_client
 from tests.waiting import until
 
 HERE = """
@@ -33,6 +35,14 @@ duty_cycle_fraction = 1
 host_cpu_fraction_max = 1
 host_network_fraction_max = 1
 """
+
+
+@contextlib.contextmanager
+def lab_endpoints(directory: Path, world: World, bucket: str) -> Iterator[dict[str, str]]:
+    """The URLs of the lab's S3, with a bucket, and of its SQS: for all tests of a module, which leave nothing there."""
+    with lab_endpoint("s3", world, directory) as s3, lab_endpoint("sqs", world, directory) as sqs:
+        plain_client("s3", s3).create_bucket(Bucket=bucket)
+        yield {"s3": s3, "sqs": sqs}
 
 
 class DaemonHouse:

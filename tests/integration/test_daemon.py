@@ -23,8 +23,8 @@ from penstock.client.connection import ask
 from penstock.lab import worlds
 from penstock.lab.link import LinkTruth
 from penstock.lab.worlds import World
-from penstock.trial.stage import CREDENTIALS, lab_endpoint, process, status_of
-from tests.daemon_house import BOUNDLESS, HERE, DaemonHouse
+from penstock.trial.stage import CREDENTIALS, process, status_of
+from tests.daemon_house import BOUNDLESS, HERE, DaemonHouse, lab_endpoints
 from tests.programs import ran
 from tests.real.servers import plain_client
 from tests.waiting import until
@@ -64,11 +64,8 @@ thread_count_max = 8
 
 @pytest.fixture(scope="module")
 def endpoints(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """A lab with a bucket, in which no test leaves anything."""
-    directory = tmp_path_factory.mktemp("lab")
-    with lab_endpoint("s3", FAST, directory) as s3, lab_endpoint("sqs", FAST, directory) as sqs:
-        plain_client("s3", s3).create_bucket(Bucket=BUCKET)
-        yield {"s3": s3, "sqs": sqs}
+    with lab_endpoints(tmp_path_factory.mktemp("lab"), FAST, BUCKET) as urls:
+        yield urls
 
 
 @pytest.fixture

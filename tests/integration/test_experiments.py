@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 from penstock.cli.main import cli
 from penstock.lab.worlds import CROSS_REGION, REGIONAL, UNHINDERED
 from penstock.trial.stage import CREDENTIALS, lab_endpoint
-from tests.daemon_house import HERE
+from tests.daemon_house import HERE, lab_endpoints
 from tests.real.servers import plain_client
 from tests.waiting import until
 
@@ -66,11 +66,8 @@ class House:
 
 @pytest.fixture(scope="module")
 def endpoints(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """The lab's S3, with a bucket, and its SQS; no test leaves anything there."""
-    directory = tmp_path_factory.mktemp("lab")
-    with lab_endpoint("s3", REGIONAL, directory) as s3, lab_endpoint("sqs", REGIONAL, directory) as sqs:
-        plain_client("s3", s3).create_bucket(Bucket="measured")
-        yield {"s3": s3, "sqs": sqs}
+    with lab_endpoints(tmp_path_factory.mktemp("lab"), REGIONAL, "measured") as urls:
+        yield urls
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from penstock.cli.query import (
     store_option,
 )
 from penstock.cli.trouble import TroubleError, WrongUsageError, cannot_run
-from penstock.client.sdk_client import DIRECTORY_BUCKET_ENDINGS
+from penstock.client.sdk_client import is_directory_bucket
 from penstock.client.targets.launch import (
     PROGRAMS,
     Launch,
@@ -165,7 +165,7 @@ def _advised(
 
 def _is_of_directory_bucket(word: str) -> bool:
     """Whether it is a place in one: ``s3://bucket--az--x-s3/key``, ``remote:bucket--az--x-s3``."""
-    return any(part.endswith(DIRECTORY_BUCKET_ENDINGS) for part in word.split("/"))
+    return any(map(is_directory_bucket, word.split("/")))
 
 
 def _target(program: Program, command: Sequence[str], stated: Mapping[str, Any]) -> Target:

@@ -35,11 +35,16 @@ def region_of(client: Any) -> str | None:
     return region if isinstance(region, str) else None
 
 
+def is_directory_bucket(name: str) -> bool:
+    """By how the names of directory buckets, and of access points to one, end."""
+    return name.endswith(DIRECTORY_BUCKET_ENDINGS)
+
+
 def place_of(bucket: str, region: str | None) -> dict[str, Any]:
     """Where a client of a region finds a bucket, which the ARN of an access point tells, and of which class it is."""
     arn = bucket.split(":")
     place: dict[str, Any] = {"region": (arn[3] if len(arn) > 5 else "") or region}
-    return {**place, "service_class": "express"} if bucket.endswith(DIRECTORY_BUCKET_ENDINGS) else place
+    return {**place, "service_class": "express"} if is_directory_bucket(bucket) else place
 
 
 def pool_count_of(client: Any) -> int:

@@ -261,14 +261,14 @@ _REFUSAL_PRICE = 20.0  # of a probe, per share that is refused: applications suf
 
 def _most_telling(quest: Quest, field: _Field, reachable: NDArray[np.bool_]) -> ProbePlan[Any] | None:
     sigma = max(_NOISE_MIN, quest.fit.residual_fraction_p50 / 0.67)
-    price = objective.BARGAIN.connections_worth * field.price
-    thrifty = replace(field.belief, draws=field.belief.draws - price)
-    gains = np.where(reachable, knowledge_gradient(thrifty, sigma), -np.inf)
+    worth = objective.BARGAIN.connections_worth * field.price
+    gains = knowledge_gradient(replace(field.belief, draws=field.belief.draws - worth), sigma)
+    allowed = np.flatnonzero(reachable)
     priced: list[tuple[float, int]] = []
-    for index in np.argsort(-gains):
+    for index in allowed[np.argsort(-gains[allowed])]:
         setting = field.settings[index]
         cost = quest.cost(setting)
-        if reachable[index] and _is_affordable(quest, setting, cost):
+        if _is_affordable(quest, setting, cost):
             repeats = sum(o.setting == setting for o in quest.history[-_REPEAT_WINDOW:])
             price = _share(cost, quest.cost_max) ** 0.5 * (1 + repeats)
             price *= 1.0 + _REFUSAL_PRICE * float(field.refused_fraction[index])

@@ -89,10 +89,8 @@ def alternatives(
     others = within_reach(model, fit, context, demand, list(model.candidates(fit, context, demand)))
     settings = [advised, *(setting for setting in others if setting != advised)]
     appraisal = model.appraise(fit, context, settings, demand)
-    useful, ranks = (
-        objective.utility(appraisal, demand.objective),
-        objective.rank(appraisal, demand.objective),
-    )
+    useful = objective.utility(appraisal, demand.objective)
+    ranks = objective.rank(appraisal, demand.objective)
     order = np.lexsort((-useful[1:], ranks[1:]))[: count_max - 1] + 1
     chosen = [0, *(int(i) for i in order)]
     columns = {field.name: getattr(appraisal, field.name)[chosen] for field in fields(appraisal)}

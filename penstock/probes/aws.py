@@ -26,7 +26,7 @@ from aiohttp.abc import AbstractStreamWriter
 from botocore import exceptions as botocore_errors
 from botocore.parsers import ResponseParserError
 
-from penstock.client.sdk_client import DIRECTORY_BUCKET_ENDINGS
+from penstock.client.sdk_client import is_directory_bucket
 from penstock.clock import SystemClock
 from penstock.probes.aws_answers import NOT_OFFERED, Unchanged, is_unidentified, raise_first, translated
 from penstock.probes.aws_files import LeanFiles
@@ -228,8 +228,7 @@ class AwsObjectStore:
 
     async def _below(self, bucket: str, prefix: str, request: str, entries: str) -> list[dict[str, Any]]:
         """What of a listing begins so. A directory bucket is asked for the folder, for it lists no less."""
-        is_directory = bucket.endswith(DIRECTORY_BUCKET_ENDINGS)
-        asked = prefix[: prefix.rfind("/") + 1] if is_directory else prefix
+        asked = prefix[: prefix.rfind("/") + 1] if is_directory_bucket(bucket) else prefix
         pages = self._client.get_paginator(request).paginate(Bucket=bucket, Prefix=asked)
         found = [entry async for page in _listed(pages) for entry in page.get(entries, [])]
         return [entry for entry in found if entry["Key"].startswith(prefix)]
@@ -581,9 +580,8 @@ def _check_range(
     told = (
         int(answer["ResponseMetadata"]["HTTPStatusCode"]),
         answer.get("ContentRange"),
-        answer.get(
-            "ContentLength", stop - start
-        ),  # whoever sends in chunks does not say: what comes is counted
+        # Whoever sends in chunks does not say: what comes is counted.
+        answer.get("ContentLength", stop - start),
     )
     if told != (status, wanted, stop - start):
         raise Refused(f"{doing}: asked for bytes {start} to {stop - 1}, got {told[0]} {told[1]} of {told[2]}")
@@ -597,10 +595,8 @@ async def _first_bytes(body: Any, size_bytes: int) -> bytes:
     return bytes(found)
 
 
-async def _dropped(
-    content: Any, size_bytes: int
-) -> int:  # Any: aiohttp's stream, through a library without types
-    """Read to the end, or past what was asked for; how many bytes there were."""
+async def _dropped(content: Any, size_bytes: int) -> int:
+    """Read to the end, or past what was asked for; how many bytes there were (Any: aiohttp's stream)."""
     count = 0
     while count <= size_bytes and (piece := await content.readany()):
         count += len(piece)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Literal
 
-from penstock.client.sdk_client import DIRECTORY_BUCKET_ENDINGS
+from penstock.client.sdk_client import DIRECTORY_BUCKET_ENDINGS, is_directory_bucket
 from penstock.operations.sections.section import Contradiction, OrphanPlace, Section
 from penstock.operations.sections.values import (
     BucketName,
@@ -62,9 +62,7 @@ class ObjectSection(Section, frozen=True, kw_only=True):
         if re.search(r"[{}]", self.bucket.replace("{region}", "")):
             sentence = f'found "{self.bucket}"; the only word in braces can be {{region}}'
             yield Contradiction(key, sentence)
-        if self.bucket and self.bucket.endswith(DIRECTORY_BUCKET_ENDINGS) != (
-            self.service_class == "express"
-        ):
+        if self.bucket and is_directory_bucket(self.bucket) != (self.service_class == "express"):
             sentence = (
                 f'found "{self.bucket}"; the name of a directory bucket ends with '
                 f"{' or '.join(DIRECTORY_BUCKET_ENDINGS)}, those of others do not, and {path}.service_class is "

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from penstock.client.sdk_client import DIRECTORY_BUCKET_ENDINGS
+from penstock.client.sdk_client import is_directory_bucket
 from penstock.probes.finding import Finding, Health, tried
 from penstock.probes.outside import ObjectStore, VersionRequests
 
@@ -70,7 +70,7 @@ async def try_downloads(
 
 def _action(bucket: str, name: str) -> str:
     """What has to be allowed for it."""
-    return "s3express:CreateSession" if bucket.endswith(DIRECTORY_BUCKET_ENDINGS) else name
+    return "s3express:CreateSession" if is_directory_bucket(bucket) else name
 
 
 async def _delete(store: ObjectStore, bucket: str, key: str, of_versions: list[VersionRequests]) -> None:

@@ -280,10 +280,8 @@ class MeasurementApplication:
         conduct, sent_count = self.conduct, self.tally.total.sent_count
         if conduct.polls_only_when_sent and not self._unreceived:
             return 0
-        if (
-            self._drains and not sent_count and not self._is_late()
-        ):  # so that the first receives find something
-            return 0
+        if self._drains and not sent_count and not self._is_late():
+            return 0  # so that the first receives find something
         if conduct.fills_first and sent_count < self._message_count_max:
             return 0
         pause = conduct.receive_pause_seconds

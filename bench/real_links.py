@@ -23,14 +23,14 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
-from math import ceil
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from bench import results
 from bench.penstock_tuner import PenstockTuner
 from bench.shaped_links import Client, End, NotMeasuredError, Purse, ShapedLink, begun, end_of
-from bench.surfaces import BenchSetting
+from bench.surfaces import UPLOADING, BenchSetting
+from penstock.client.targets.advised import download_of, upload_of
 from penstock.lab.link import LinkTruth
 from penstock.units import GiB, KiB, MiB
 
@@ -264,13 +264,16 @@ def _tune(client: Client, link: ShapedLink) -> _Taught:
 
 
 def _told(client: Client, setting: BenchSetting) -> BenchSetting:
-    """The setting as the client takes it: s5cmd has parts of whole MiB, and a small object is one request in any."""
-    if client.link.object_count > 1:
-        return client.link.whole(setting.thread_count)
+    """The setting as the client is told it: s5cmd has parts of whole MiB, and a small object is one request in any."""
+    link = client.link
+    if link.object_count > 1:
+        return link.whole(setting.thread_count)
     if client.name != "s5cmd":
         return setting
-    size = ceil(setting.request_size_bytes / MiB) * MiB
-    return client.link.transfer.setting(setting.thread_count, size)
+    read = upload_of if link.transfer is UPLOADING else download_of
+    document = {"setting": asdict(setting), "derived": {}, "payload_size_bytes": link.object_size_bytes}
+    told = read(document).in_multiples_of(MiB)
+    return link.transfer.setting(told.thread_count, told.request_size_bytes)
 
 
 def _screen(client: Client, grid: Sequence[BenchSetting]) -> tuple[dict[BenchSetting, float], _Effort]:

@@ -18,7 +18,14 @@ from penstock.report.distributions import Spread
 from penstock.report.episodes import episode_sentence
 from penstock.report.figure import Figure, Key, Table, drawn
 from penstock.report.findings import PlaceFindings, Surface
-from penstock.report.rhythm import Rhythm, Sample, group_words, rhythm_sentence
+from penstock.report.rhythm import (
+    EFFECT_MIN,
+    SIGNIFICANCE,
+    Rhythm,
+    Sample,
+    group_words,
+    rhythm_sentence,
+)
 from penstock.report.wording import date_words, percent, span
 from penstock.units import counted, format_bytes, label, number, quantity
 
@@ -236,8 +243,8 @@ def _rhythm_words(found: Sequence[Rhythm]) -> str:
     return " ".join(
         rhythm_sentence(rhythm)
         if rhythm.is_significant
-        else f"No {rhythm.question} differs from the others by more than chance (p {number(rhythm.probability)}, "
-        "corrected for all that was asked)."
+        else f"No {rhythm.question} clearly differs from the others (p {number(rhythm.probability)}, corrected for all "
+        f"that was asked; one is named below p {SIGNIFICANCE:g}, from {100 * EFFECT_MIN:g} % on)."
         for rhythm in found
     )
 

@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 
 
 def _s5cmd(advised: Transfer) -> Iterator[Option]:
+    advised = advised.in_multiples_of(MiB)
     yield Option("s5cmd", "--numworkers", advised.object_concurrency, ("thread_count",))
     yield Option("cp", "--concurrency", advised.request_concurrency, ("thread_count",))
-    yield Option("cp", "--part-size", ceil(advised.request_size_bytes / MiB), (advised.size_knob,))
+    yield Option("cp", "--part-size", advised.request_size_bytes // MiB, (advised.size_knob,))
 
 
 def _s5cmd_flags(translation: Translation) -> list[str]:

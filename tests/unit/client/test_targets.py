@@ -490,6 +490,30 @@ def test_odd_sizes_are_rounded_up_in_whole_units() -> None:
     assert largest == f"{10_000 * (PART + 256 * KiB)}B"
 
 
+@pytest.mark.parametrize(
+    ("advised", "told"),
+    [
+        (a_download(16 * MiB, threads=14, part=1198373), (16, 1)),  # not eight of 2 MiB
+        (a_download(16 * MiB, threads=14, part=1198373, thread_count_max=15), (14, 2)),
+        (a_download(16 * MiB, threads=14, part=1198373, object_count=2), (8, 1)),
+        (a_download(16 * MiB, threads=8, part=700 * KiB), (8, 1)),  # nothing is smaller
+        (a_download(16 * MiB, threads=4, part=1198373), (4, 1)),  # four waves as before
+        (a_download(GiB, threads=14, part=1198373), (14, 2)),  # in so many waves it is no matter
+        (a_download(192 * MiB, threads=33, part=6102702), (33, 6)),
+        (an_upload(64 * MiB, threads=11, part=6102000), (11, 6)),
+        (an_upload(48 * MiB, threads=9, part=5592406), (10, 5)),
+        (an_upload(90 * MiB, threads=12, part=8000000), (12, 8)),
+    ],
+)
+def test_an_object_moves_in_no_more_waves_where_parts_are_whole_mib(
+    advised: dict[str, Any], told: tuple[int, int]
+) -> None:
+    """Beside each other: how many requests, and of how many MiB."""
+    direction = "s5cmd" if "part_size_bytes" in advised["setting"] else "s5cmd-download"
+    words = translate(TARGETS[direction], advised).named()["cp"]
+    assert (words["--concurrency"], words["--part-size"]) == told
+
+
 def test_a_size_nearby_moves_the_threshold_and_the_part() -> None:
     """Advice for 60 GiB serves an object of 100 GiB, which needs larger parts for 10,000 of them to suffice."""
     document = an_upload(size=60 * GiB, part=8 * MiB)

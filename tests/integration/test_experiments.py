@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,7 +96,7 @@ def test_a_run_is_kept_taught_and_gone_outside(house: House) -> None:
     assert address["address"] == "127.0.0.1"
     assert address["request_count"] >= 6  # those with a body, and those around them
     assert house.left() == []
-    with sqlite3.connect(house.directory / "state" / "penstock.db") as database:
+    with closing(sqlite3.connect(house.directory / "state" / "penstock.db")) as database:
         (observations,) = database.execute("SELECT count(*) FROM observations").fetchone()
         spent = dict(database.execute("SELECT operation, transferred_bytes FROM spend").fetchall())
     assert observations == 4
@@ -122,7 +123,7 @@ def test_a_run_of_queues_is_taught_as_well(house: House) -> None:
     """Each step says how long requests take; the next daemon, and the report, read it like a probe."""
     ran = house.run_all_of("sqs-window", "--short", "--json")
     assert ran.exit_code == 0, ran.output
-    with sqlite3.connect(house.directory / "state" / "penstock.db") as database:
+    with closing(sqlite3.connect(house.directory / "state" / "penstock.db")) as database:
         rows = database.execute("SELECT operation, document FROM observations").fetchall()
     assert {operation for operation, _ in rows} == {"sqs_delivery"}
     assert len(rows) == 3
@@ -150,7 +151,7 @@ def test_one_run_has_both_ends(house: House, tmp_path: Path) -> None:
     answers = " ".join(json.loads(ran.stdout)["answers"])
     assert "Distance, without TLS: one request of 1 KB takes" in answers
     assert "too few to name the best one" in answers
-    with sqlite3.connect(far / "state" / "penstock.db") as database:
+    with closing(sqlite3.connect(far / "state" / "penstock.db")) as database:
         assert database.execute("SELECT count(*) FROM observations").fetchone() == (4,)
     assert "far end needs" in house.run(*words[:-1], str(house.directory / "penstock.toml")).stderr
     assert house.run("surge", *words[1:]).exit_code == 2

@@ -315,9 +315,8 @@ def test_a_second_daemon_is_refused(store: Store, path: Path) -> None:
 def test_a_newer_database_is_refused_and_left_alone(path: Path) -> None:
     """An older program does not touch what it does not understand."""
     Store(path, SETTING_TYPES).close()
-    with sqlite3.connect(path, isolation_level=None) as connection:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA user_version = 999")
-    connection.close()
     before = path.read_bytes()
     with pytest.raises(StoreTooNew, match="install the newer penstock"):
         Store(path, SETTING_TYPES)

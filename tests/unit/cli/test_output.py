@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import click
@@ -83,7 +82,7 @@ def test_a_sentence_keeps_within_the_terminal_and_within_what_is_read_easily(
 ) -> None:
     """A line of eighty on a terminal of sixty is one of sixty and one of twenty."""
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((columns, 24)))
+    monkeypatch.setenv("COLUMNS", str(columns))
     lines = output.filled("Set 13 threads x 5 MiB: connections are the limit. " * 9).splitlines()
     assert width - 12 < max(map(len, lines)) <= width
 

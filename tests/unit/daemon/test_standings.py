@@ -1,6 +1,7 @@
 """The standings: what a change, and one that was none, make of what the schedule knows."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -20,12 +21,17 @@ from tests.factories import CONTEXT, NOON, SETTING_TYPES, a_fit
 HOUR = timedelta(hours=1)
 
 
+async def loaded(folder: Path, clock: VirtualClock) -> Standings:
+    """Of one context that nobody has measured."""
+    standings = Standings(1, NOON)
+    with closing(Store(folder / "penstock.db", SETTING_TYPES)) as store:
+        await standings.load(AsyncStore(store, clock.now), {CONTEXT: 600.0})
+    return standings
+
+
 async def test_a_change_that_is_taken_back_gives_the_count_back(tmp_path: Path, clock: VirtualClock) -> None:
     """A place that changed is learned anew, at four times the pace; one that did not after all is known as before."""
-    standings = Standings(1, NOON)
-    await standings.load(
-        AsyncStore(Store(tmp_path / "penstock.db", SETTING_TYPES), clock.now), {CONTEXT: 600.0}
-    )
+    standings = await loaded(tmp_path, clock)
     calm = a_fit(changed_at=None, newest_observation_at=NOON)
     for _ in range(LEARNING_COUNT):
         standings.note_measured(CONTEXT, calm)
@@ -45,10 +51,7 @@ async def test_what_is_reported_divides_no_budget_again(
     tmp_path: Path, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Reports wake the conductor many times a second: gaps are stretched anew after a probe, and each minute."""
-    standings, ledgers = Standings(1, NOON), [Ledger(Cost(usd=1.0)), Ledger(Cost(usd=1.0))]
-    await standings.load(
-        AsyncStore(Store(tmp_path / "penstock.db", SETTING_TYPES), clock.now), {CONTEXT: 600.0}
-    )
+    standings, ledgers = await loaded(tmp_path, clock), [Ledger(Cost(usd=1.0)), Ledger(Cost(usd=1.0))]
     calls, stretches = list[Ledger](), rationing.stretches
 
     def counted(ledger: Ledger, wants: Sequence[Want], now: datetime) -> Mapping[str, Stretch]:

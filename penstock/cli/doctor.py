@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -42,8 +41,7 @@ def doctor(*, is_local: bool, main_file: Path | None, as_json: bool, socket_path
     findings = asyncio.run(_examined(loaded, socket_path, is_local=is_local))
     ill = sum(finding.health is Health.ILL for finding in findings)
     if as_json:
-        listed = [dataclasses.asdict(finding) for finding in findings]
-        print_json({"is_well": not ill, "findings": listed})
+        print_json({"is_well": not ill, "findings": [finding.document() for finding in findings]})
         raise click.exceptions.Exit(TroubleError.exit_code if ill else 0)
     for finding in findings:
         line = f"{finding.health:8}{finding.subject}: {finding.sentence}"

@@ -336,10 +336,10 @@ async def permissions(patient: Patient, outside: Outside) -> AsyncIterator[Findi
                 outside=outside, region=region, host_name=host.host_name(), subject=f"{row.name} in {region}"
             )
             hopeless = {NO_CREDENTIALS, NO_ANSWER}  # all else would follow from it
-            told = set[tuple[str, str]]()  # what to do, and why, whatever was tried
+            told = set[tuple[str, str]]()  # what to do, and why
             try:
                 async for finding in row.try_permissions(section, ward):
-                    why = finding.remedy, finding.sentence.split(": ", 2)[-1]
+                    why = finding.remedy, finding.cause or finding.sentence
                     if why not in told:
                         yield finding
                     told.add(why)

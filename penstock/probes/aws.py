@@ -167,7 +167,7 @@ class AwsObjectStore:
                 async with asyncio.timeout(seconds_max):
                     read_bytes = await _dropped(body.raw_stream.content, size_bytes)
         if read_bytes != size_bytes:
-            raise Refused(f"{doing}: {size_bytes} bytes were asked for, {read_bytes} came")
+            raise Refused(f"{size_bytes} bytes were asked for, {read_bytes} came", doing=doing)
         return Reading(first_byte_seconds=first_byte_seconds)
 
     async def head_object(self, bucket: str, key: str) -> StoredObject:
@@ -251,7 +251,7 @@ class AwsObjectStore:
         """What of these is deleted, as the store says it."""
         doing = f"deleting {len(named)} objects from {bucket}"
         if self._deletes_only_singly:
-            raise NotOffered(f"{doing}: {NOT_OFFERED}")
+            raise NotOffered(NOT_OFFERED, doing=doing)
         try:
             with translated(doing):
                 answer = await self._client.delete_objects(Bucket=bucket, Delete={"Objects": named})
@@ -584,7 +584,9 @@ def _check_range(
         answer.get("ContentLength", stop - start),
     )
     if told != (status, wanted, stop - start):
-        raise Refused(f"{doing}: asked for bytes {start} to {stop - 1}, got {told[0]} {told[1]} of {told[2]}")
+        raise Refused(
+            f"asked for bytes {start} to {stop - 1}, got {told[0]} {told[1]} of {told[2]}", doing=doing
+        )
 
 
 async def _first_bytes(body: Any, size_bytes: int) -> bytes:

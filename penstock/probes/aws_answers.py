@@ -175,7 +175,9 @@ def translated(doing: str) -> Iterator[None]:
         *(LookupError, TypeError, AttributeError, RecursionError),
     ) as error:
         # A portal's page, half an answer, JSON of another shape: what was asked for may have been done.
-        raise Unreachable(f"{doing}: {_UNREADABLE} ({type(error).__name__}: {_one_line(error)})") from error
+        raise Unreachable(
+            f"{_UNREADABLE} ({type(error).__name__}: {_one_line(error)})", doing=doing
+        ) from error
     except (sdk_errors.BotoCoreError, aiohttp.ClientError, OSError, ValueError) as error:
         raise _from_failure(error, doing) from error
 
@@ -201,12 +203,12 @@ def _from_answer(error: sdk_errors.ClientError, doing: str) -> RequestError:
     known = by_message or _ANSWERS.get(code) or _STATUSES.get(status)
     if known is None:
         failure = Failed if status >= 500 else Refused
-        return failure(f"{doing}: the answer was {status} {code}: {_one_line(message)}")
+        return failure(f"the answer was {status} {code}: {_one_line(message)}", doing=doing)
     kind, sentence = known
     more = _named_region(error) if sentence is _OTHER_REGION else ""
     if issubclass(kind, Denied) and (reason := _REASON.search(message)) is not None:
         more = f", {_one_line(reason[0])}"
-    return kind(f"{doing}: {sentence} ({code or status}{more})")
+    return kind(f"{sentence} ({code or status}{more})", doing=doing)
 
 
 def _named_region(error: sdk_errors.ClientError) -> str:
@@ -220,19 +222,19 @@ def _from_failure(error: Exception, doing: str) -> RequestError:
     for kind, failures in _FAILURES.items():
         for failure, sentence in failures.items():
             if isinstance(error, failure):
-                return kind(f"{doing}: {sentence}")
+                return kind(sentence, doing=doing)
     if isinstance(error, sdk_errors.EndpointConnectionError):
         is_made = not isinstance(error.kwargs.get("error"), aiohttp.ClientConnectorError)
         unanswered = Unreachable if is_made else Unsent
-        return unanswered(f"{doing}: {_connection_trouble(error, is_made=is_made)}")
+        return unanswered(_connection_trouble(error, is_made=is_made), doing=doing)
     cause = _cause_of(error)
     if isinstance(cause, (FileNotFoundError, IsADirectoryError, PermissionError, ssl.SSLError)):
-        return Unsent(f"{doing}: the CA bundle cannot be read: check AWS_CA_BUNDLE ({_one_line(cause)})")
+        return Unsent(f"the CA bundle cannot be read: check AWS_CA_BUNDLE ({_one_line(cause)})", doing=doing)
     if isinstance(cause, aiohttp.ClientResponseError):  # no HTTP, or broken
-        return Unreachable(f"{doing}: {_UNREADABLE} ({_one_line(cause.message)})")
+        return Unreachable(f"{_UNREADABLE} ({_one_line(cause.message)})", doing=doing)
     if isinstance(error, (sdk_errors.HTTPClientError, aiohttp.ClientError, OSError)):
-        return Unreachable(f"{doing}: the connection failed ({_one_line(error)})")
-    return Refused(f"{doing}: the request could not be made: {_one_line(error)}")
+        return Unreachable(f"the connection failed ({_one_line(error)})", doing=doing)
+    return Refused(f"the request could not be made: {_one_line(error)}", doing=doing)
 
 
 def _cause_of(error: Exception) -> object:

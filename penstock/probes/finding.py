@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeVar
 
 from penstock.probes.outside import (
     Barred,
@@ -16,6 +17,8 @@ from penstock.probes.outside import (
     Unidentified,
     Unreachable,
 )
+
+AnswerT = TypeVar("AnswerT")
 
 
 class Health(StrEnum):
@@ -35,6 +38,16 @@ class Finding:
     health: Health
     sentence: str
     remedy: str = ""
+    cause: str = ""  # the same for all that fails of it, whatever was tried
+
+    def document(self) -> dict[str, str]:
+        """As JSON: what is said of it."""
+        return {
+            "subject": self.subject,
+            "health": self.health,
+            "sentence": self.sentence,
+            "remedy": self.remedy,
+        }
 
 
 NO_CREDENTIALS = "attach a role to this host, or name aws.profile; ask as the user penstock"
@@ -56,12 +69,22 @@ async def tried(subject: str, action: str, act: Awaitable[object], *, if_missing
     `action` is its name in a policy, such as ``s3:AbortMultipartUpload``; `if_missing` is what to do where what was
     asked for has to be there.
     """
+    finding, _ = await asked(subject, action, act, if_missing=if_missing)
+    return finding
+
+
+async def asked(
+    subject: str, action: str, act: Awaitable[AnswerT], *, if_missing: str = ""
+) -> tuple[Finding, AnswerT | None]:
+    """The same, and what was answered; None where nothing was."""
+    answer, found = None, Finding(subject, Health.WELL, f"{action} is permitted")
     try:
-        await act
+        answer = await act
     except RequestError as trouble:
+        sentence = f"{action}: {trouble}"
         if not isinstance(trouble, Missing):
             health, remedy = next((h, r) for kind, h, r in _TROUBLES if isinstance(trouble, kind))
-            return Finding(subject, health, f"{action}: {trouble}", remedy.format(action=action))
-        if if_missing:
-            return Finding(subject, Health.ILL, f"{action}: {trouble}", if_missing)
-    return Finding(subject, Health.WELL, f"{action} is permitted")
+            found = Finding(subject, health, sentence, remedy.format(action=action), trouble.reason)
+        elif if_missing:
+            found = Finding(subject, Health.ILL, sentence, if_missing, trouble.reason)
+    return found, answer

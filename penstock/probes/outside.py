@@ -31,7 +31,14 @@ DELETED_COUNT_MAX = 1000  # by one DeleteObjects
 
 
 class RequestError(Exception):
-    """A request that did not succeed; the message is one sentence for the operator."""
+    """A request that did not succeed; the message is one sentence for the operator.
+
+    `reason` is that sentence without what was being done.
+    """
+
+    def __init__(self, reason: str, *, doing: str = "") -> None:
+        super().__init__(f"{doing}: {reason}" if doing else reason)
+        self.reason = reason
 
 
 class Throttled(RequestError):

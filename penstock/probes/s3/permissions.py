@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from penstock.client.sdk_client import is_directory_bucket
-from penstock.probes.finding import Finding, Health, tried
-from penstock.probes.outside import ObjectStore, VersionRequests
+from penstock.probes.finding import Finding, Health, asked, tried
+from penstock.probes.outside import ObjectStore
 
 _NAME = "doctor"  # of a key below the prefix that no probe uses
 _NO_UPLOAD_ID = "doctor"  # such as no store gives
@@ -40,10 +40,10 @@ async def try_uploads(
         _action(bucket, "s3:ListBucketMultipartUploads"),
         store.list_multipart_uploads(bucket, f"{key}/"),
     )
-    of_versions: list[VersionRequests] = []
-    deleting = _delete(store, bucket, key, of_versions)
-    yield await tried(subject, _action(bucket, "s3:DeleteObject"), deleting)
-    if any(map(sum, of_versions)):
+    deleting = store.delete_object(bucket, key)
+    deleted, of_versions = await asked(subject, _action(bucket, "s3:DeleteObject"), deleting)
+    yield deleted
+    if of_versions is not None and any(of_versions):
         yield Finding(subject, Health.POOR, _HAS_VERSIONS, _WITHOUT_VERSIONS)
     abort = store.abort_multipart_upload(bucket, key, _NO_UPLOAD_ID)
     aborted = await tried(subject, _action(bucket, "s3:AbortMultipartUpload"), abort)
@@ -71,10 +71,6 @@ async def try_downloads(
 def _action(bucket: str, name: str) -> str:
     """What has to be allowed for it."""
     return "s3express:CreateSession" if is_directory_bucket(bucket) else name
-
-
-async def _delete(store: ObjectStore, bucket: str, key: str, of_versions: list[VersionRequests]) -> None:
-    of_versions.append(await store.delete_object(bucket, key))
 
 
 async def _begin_and_abort(store: ObjectStore, bucket: str, key: str) -> None:

@@ -6,11 +6,11 @@ finding names it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 
 from penstock.models.sqs.queue_class import queue_class
-from penstock.probes.finding import Finding, Health, tried
-from penstock.probes.outside import MessageQueues, ReceivedMessage
+from penstock.probes.finding import Finding, Health, asked, tried
+from penstock.probes.outside import MessageQueues
 
 _BODY = "penstock doctor"
 _WAIT_SECONDS = 1
@@ -24,18 +24,18 @@ async def try_delivery(
     name = f"{queue_name}-doctor{kind.name_suffix}"
     yield await tried(subject, "sqs:ListQueues", queues.list_queues(queue_name))
     yield await tried(subject, "sqs:GetQueueUrl", queues.find_queue(name))
-    urls: list[str] = []
-    yield await tried(subject, "sqs:CreateQueue", _create(queues, name, kind.attributes, urls))
-    if not urls:
+    created, url = await asked(subject, "sqs:CreateQueue", queues.create_queue(name, kind.attributes))
+    yield created
+    if url is None:
         return
-    (url,) = urls
     try:
         yield await tried(subject, "sqs:GetQueueAttributes", queues.queue_attributes(url))
         groups = [_BODY] if kind.keeps_order else []
         yield await tried(subject, "sqs:SendMessage", queues.send(url, [_BODY], group_ids=groups))
-        received: list[ReceivedMessage] = []
-        yield await tried(subject, "sqs:ReceiveMessage", _receive(queues, url, received))
-        for message in received:
+        receiving = queues.receive(url, message_count_max=1, wait_seconds=_WAIT_SECONDS)
+        received, messages = await asked(subject, "sqs:ReceiveMessage", receiving)
+        yield received
+        for message in messages or ():
             deleting = queues.delete(url, [message.receipt_handle])
             yield await tried(subject, "sqs:DeleteMessage", deleting)
     finally:
@@ -44,11 +44,3 @@ async def try_delivery(
         sentence = f"{removed.sentence}; the queue {name} is left"
         removed = Finding(subject, removed.health, sentence, f"{removed.remedy}, and remove the queue {name}")
     yield removed
-
-
-async def _create(queues: MessageQueues, name: str, attributes: Mapping[str, str], urls: list[str]) -> None:
-    urls.append(await queues.create_queue(name, attributes))
-
-
-async def _receive(queues: MessageQueues, url: str, received: list[ReceivedMessage]) -> None:
-    received += await queues.receive(url, message_count_max=1, wait_seconds=_WAIT_SECONDS)

@@ -342,7 +342,7 @@ async def test_what_is_in_the_way_of_every_action_is_told_once(
 ) -> None:
     """A clock, or a region, that is wrong is wrong for all; what a policy denies has to be allowed one by one."""
     outside = Outside()
-    outside.objects.trouble = lambda action, _count: kind(f"{action}: what is wrong")
+    outside.objects.trouble = lambda action, _count: kind("what is wrong", doing=action)
     is_directory = bucket != "bucket"
     section = PROBES.replace("my-bucket", bucket) + ('service_class = "express"\n' if is_directory else "")
     patient = a_patient(tmp_path, section)

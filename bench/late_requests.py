@@ -21,7 +21,7 @@ from bench.penstock_tuner import Learner
 from bench.spread import carried_out
 from penstock.lab import worlds
 from penstock.lab.link import LinkTruth
-from penstock.lab.optimum import download_throughput_bytes_per_second, upload_throughput_bytes_per_second
+from penstock.lab.optimum import DOWNLOADS, UPLOADS, IdealClient
 from penstock.lab.s3 import S3Service
 from penstock.lab.virtual_time import VirtualClock, run_virtually
 from penstock.operations.table import OPERATIONS
@@ -194,18 +194,19 @@ _PROBES: Mapping[str, Callable[[Workspace], Probe[Any]]] = {
     "s3_upload": _upload_probe,
     "s3_download": S3DownloadProbe,
 }
-_TRANSFERS: Mapping[str, Callable[..., float]] = {
-    "s3_upload": upload_throughput_bytes_per_second,
-    "s3_download": download_throughput_bytes_per_second,
-}
+_CLIENTS: Mapping[str, IdealClient] = {"s3_upload": UPLOADS, "s3_download": DOWNLOADS}
 
 
 @cache
 def _seconds(index: int, setting: Any) -> list[float]:
     """Of each of many transfers: dips and neighbours would drown what is asked."""
     case = CASES[index]
-    link, moved = replace(case.link, dips=None, tenant=None), _TRANSFERS[case.operation]
-    return [
-        case.size_bytes / moved(link, case.size_bytes, **setting_values(setting), seed=seed)
+    link, client = replace(case.link, dips=None, tenant=None), _CLIENTS[case.operation]
+    n, s = setting.thread_count, setting.request_size_bytes
+    rates = (
+        client.throughput_bytes_per_second(
+            link, case.size_bytes, thread_count=n, request_size_bytes=s, seed=seed
+        )
         for seed in range(case.transfer_count)
-    ]
+    )
+    return [case.size_bytes / rate for rate in rates]

@@ -37,7 +37,7 @@ from penstock.operations.sections.objects import ObjectSection
 from penstock.operations.sections.queues import QueueSection
 from penstock.operations.table import OPERATIONS
 from penstock.units import GiB, KiB, MiB
-from penstock.vocabulary import Demand, Inconclusive, setting_values
+from penstock.vocabulary import Demand, Inconclusive
 from tests.scenario import BUCKET, REGION, At, Scenario, play
 from tests.transfers import TRANSFERS
 
@@ -270,9 +270,7 @@ def judged(name: str, truth: LinkTruth, size: int, advised: Any, default: Any) -
 def _usual(name: str, truth: LinkTruth, size: int, setting: Any) -> float:
     """What the transfer in the middle of many reaches: without chance all requests of a wave end at once."""
     reached, by_chance = TRANSFERS[name].reached, dataclasses.replace(truth, dips=None, tenant=None)
-    return statistics.median(
-        reached(by_chance, size, **setting_values(setting), seed=seed) for seed in range(_TRANSFER_COUNT)
-    )
+    return statistics.median(reached(by_chance, size, setting, seed) for seed in range(_TRANSFER_COUNT))
 
 
 _TRANSFER_COUNT = 51

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import math
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -30,8 +30,6 @@ _PAUSE_AFTER_THROTTLING_SECONDS = 0.5
 _IN_SERVICE_MAX = 256  # requests of a queue
 THREAD_COUNTS = (1, 2, 4, 6, 8, 12, 16, 20, 24, 28, 32, 40, 48, 64, 96, 128, 192, 256)
 _WAVE_COUNTS = (1, 2, 3)
-PART_SIZES_BYTES = tuple(mebibytes * MiB for mebibytes in (5, 8, 12, 16, 32, 64))
-RANGE_SIZES_BYTES = tuple(mebibytes * MiB for mebibytes in (1, 2, 4, 8, 16, 32, 64, 128))
 _RANGE_SIZE_BYTES_MIN = 64 * KiB
 
 
@@ -59,132 +57,96 @@ def calm(truth: LinkTruth) -> LinkTruth:
     )
 
 
-def upload_throughput_bytes_per_second(
-    truth: LinkTruth, object_size_bytes: int, *, thread_count: int, part_size_bytes: int, seed: int = 0
-) -> float:
-    """Measure what an ideal client gets with this setting, on exactly this truth (see `calm`); `seed` is of its chance.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdealClient:
+    """One that moves a whole object one way, in requests of a size. Not from within a running event loop."""
 
-    Not from within a running event loop.
-    """
+    move: Callable[
+        [S3Service, Sequence[int], int], Awaitable[None]
+    ]  # requests of these sizes, by so many threads
+    is_legal: Callable[[int, int], bool]  # for the largest request, and how many there are
+    request_sizes_bytes: Sequence[int]  # that are tried
 
-    async def upload(clock: VirtualClock) -> float:
-        service = _service(truth, clock, seed)
-        await _upload(service, object_size_bytes, thread_count, part_size_bytes)
-        return object_size_bytes / clock.monotonic_seconds()
+    def throughput_bytes_per_second(
+        self,
+        truth: LinkTruth,
+        object_size_bytes: int,
+        *,
+        thread_count: int,
+        request_size_bytes: int,
+        seed: int = 0,
+    ) -> float:
+        """Measure what it gets with this setting, on exactly this truth (see `calm`); `seed` is of its chance."""
+        count = math.ceil(object_size_bytes / request_size_bytes)
+        sizes = [*[request_size_bytes] * (count - 1), object_size_bytes - request_size_bytes * (count - 1)]
 
-    return run_virtually(upload, start_at=_START_AT)
+        async def moved(clock: VirtualClock) -> float:
+            service = S3Service(truth, clock=clock, seed=seed)
+            service.shelf.create_bucket(_BUCKET)
+            await self.move(service, sizes, thread_count)
+            return object_size_bytes / clock.monotonic_seconds()
 
+        return run_virtually(moved, start_at=_START_AT)
 
-def download_throughput_bytes_per_second(
-    truth: LinkTruth, object_size_bytes: int, *, thread_count: int, range_size_bytes: int, seed: int = 0
-) -> float:
-    """Measure what an ideal reader of one whole object gets, on exactly this truth; `seed` is of its chance.
-
-    Not from within a running event loop.
-    """
-    range_count = math.ceil(object_size_bytes / range_size_bytes)
-    sizes = [range_size_bytes] * (range_count - 1)
-    sizes.append(object_size_bytes - sum(sizes))
-
-    async def read(clock: VirtualClock) -> float:
-        service = _service(truth, clock, seed)
-        service.shelf.put(_BUCKET, _KEY, service.shelf.body(max(sizes), None))
-        await _share(sizes, thread_count, lambda size: service.read(_BUCKET, _KEY, 0, size))
-        return object_size_bytes / clock.monotonic_seconds()
-
-    return run_virtually(read, start_at=_START_AT)
-
-
-def upload_optimum(
-    truth: LinkTruth, object_size_bytes: int, *, part_sizes_bytes: Sequence[int] = PART_SIZES_BYTES
-) -> Optimum:
-    """Search a grid on the calm path."""
-    calm_truth = calm(truth)
-
-    def is_legal(size_bytes: int, count: int) -> bool:
-        is_single = count == 1 and object_size_bytes <= 5 * GiB
-        return is_single or (PART_SIZE_BYTES_MIN <= size_bytes <= 5 * GiB and count <= PART_NUMBER_MAX)
-
-    def measured(n: int, s: int) -> float:
-        return upload_throughput_bytes_per_second(
-            calm_truth, object_size_bytes, thread_count=n, part_size_bytes=s
+    def optimum(
+        self, truth: LinkTruth, object_size_bytes: int, *, request_sizes_bytes: Sequence[int] = ()
+    ) -> Optimum:
+        """Search a grid on the calm path; of request sizes, these."""
+        sizes, calm_truth = request_sizes_bytes or self.request_sizes_bytes, calm(truth)
+        found = (
+            Optimum(
+                thread_count=n,
+                request_size_bytes=s,
+                throughput_bytes_per_second=self.throughput_bytes_per_second(
+                    calm_truth, object_size_bytes, thread_count=n, request_size_bytes=s
+                ),
+            )
+            for n, s in self._worth_trying(object_size_bytes, sizes)
+        )
+        return max(
+            found,
+            key=lambda one: (
+                round(one.throughput_bytes_per_second, 3),
+                -one.thread_count,
+                -one.request_size_bytes,
+            ),
         )
 
-    return _best(_worth_trying(object_size_bytes, part_sizes_bytes, is_legal), measured)
+    def _worth_trying(self, object_size_bytes: int, sizes_bytes: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """Legal settings that differ: no more threads than requests, whole waves besides the round numbers."""
+        tried = set()
+        for thread_count in THREAD_COUNTS:
+            for size_bytes in (*sizes_bytes, math.ceil(object_size_bytes / thread_count)):
+                request_count = math.ceil(object_size_bytes / size_bytes)
+                if not self.is_legal(min(size_bytes, object_size_bytes), request_count):
+                    continue
+                whole_waves = (math.ceil(request_count / wave_count) for wave_count in _WAVE_COUNTS)
+                counts = {thread_count, *(n for n in whole_waves if n <= max(THREAD_COUNTS))}
+                for count in sorted(n for n in counts if n <= request_count):
+                    if (count, size_bytes) not in tried:
+                        tried.add((count, size_bytes))
+                        yield count, size_bytes
 
 
-def download_optimum(
-    truth: LinkTruth, object_size_bytes: int, *, range_sizes_bytes: Sequence[int] = RANGE_SIZES_BYTES
-) -> Optimum:
-    """Search a grid on the calm path: of one whole object."""
-    calm_truth = calm(truth)
-
-    def is_legal(size_bytes: int, count: int) -> bool:
-        return count == 1 or size_bytes >= _RANGE_SIZE_BYTES_MIN
-
-    def measured(n: int, s: int) -> float:
-        return download_throughput_bytes_per_second(
-            calm_truth, object_size_bytes, thread_count=n, range_size_bytes=s
-        )
-
-    return _best(_worth_trying(object_size_bytes, range_sizes_bytes, is_legal), measured)
-
-
-def _best(settings: Iterable[tuple[int, int]], measured: Callable[[int, int], float]) -> Optimum:
-    return max(
-        (
-            Optimum(thread_count=n, request_size_bytes=s, throughput_bytes_per_second=measured(n, s))
-            for n, s in settings
-        ),
-        key=lambda one: (
-            round(one.throughput_bytes_per_second, 3),
-            -one.thread_count,
-            -one.request_size_bytes,
-        ),
-    )
-
-
-def _worth_trying(
-    object_size_bytes: int, sizes_bytes: Sequence[int], is_legal: Callable[[int, int], bool]
-) -> Iterator[tuple[int, int]]:
-    """Yield settings that differ: legal ones, no more threads than requests, whole waves besides the round numbers."""
-    tried = set()
-    for thread_count in THREAD_COUNTS:
-        for size_bytes in (*sizes_bytes, math.ceil(object_size_bytes / thread_count)):
-            request_count = math.ceil(object_size_bytes / size_bytes)
-            whole_waves = (math.ceil(request_count / wave_count) for wave_count in _WAVE_COUNTS)
-            counts = {thread_count, *(n for n in whole_waves if n <= max(THREAD_COUNTS))}
-            useful = (n for n in counts if n <= request_count and is_legal(size_bytes, request_count))
-            for count in sorted(useful):
-                if (count, size_bytes) not in tried:
-                    tried.add((count, size_bytes))
-                    yield count, size_bytes
-
-
-def _service(truth: LinkTruth, clock: VirtualClock, seed: int) -> S3Service:
-    service = S3Service(truth, clock=clock, seed=seed)
-    service.shelf.create_bucket(_BUCKET)
-    return service
-
-
-async def _upload(
-    service: S3Service, object_size_bytes: int, thread_count: int, part_size_bytes: int
-) -> None:
-    part_count = math.ceil(object_size_bytes / part_size_bytes)
-    if part_count <= 1:
-        await service.put_object(_BUCKET, _KEY, object_size_bytes)
+async def _upload(service: S3Service, sizes_bytes: Sequence[int], thread_count: int) -> None:
+    if len(sizes_bytes) == 1:
+        await service.put_object(_BUCKET, _KEY, sizes_bytes[0])
         return
     await service.small_request(_BUCKET)
     upload_id = service.shelf.create_upload(_BUCKET, _KEY)
-    sizes = [part_size_bytes] * (part_count - 1) + [object_size_bytes - part_size_bytes * (part_count - 1)]
     etags: dict[int, str] = {}
 
     async def upload(numbered: tuple[int, int]) -> None:
         number, size_bytes = numbered
         etags[number] = await service.upload_part(_BUCKET, _KEY, upload_id, number, size_bytes)
 
-    await _share(list(enumerate(sizes, start=1)), thread_count, upload)
+    await _share(list(enumerate(sizes_bytes, start=1)), thread_count, upload)
     await service.complete_upload(_BUCKET, _KEY, upload_id, sorted(etags.items()))
+
+
+async def _download(service: S3Service, sizes_bytes: Sequence[int], thread_count: int) -> None:
+    service.shelf.put(_BUCKET, _KEY, service.shelf.body(max(sizes_bytes), None))
+    await _share(sizes_bytes, thread_count, lambda size: service.read(_BUCKET, _KEY, 0, size))
 
 
 async def _share(
@@ -205,6 +167,21 @@ async def _share(
                     await asyncio.sleep(_PAUSE_AFTER_THROTTLING_SECONDS)
 
     await asyncio.gather(*(carry_out() for _ in range(min(thread_count, len(work)))))
+
+
+UPLOADS = IdealClient(
+    move=_upload,
+    is_legal=lambda largest_bytes, count: (
+        largest_bytes <= 5 * GiB
+        and (count == 1 or (largest_bytes >= PART_SIZE_BYTES_MIN and count <= PART_NUMBER_MAX))
+    ),
+    request_sizes_bytes=tuple(mebibytes * MiB for mebibytes in (5, 8, 12, 16, 32, 64)),
+)
+DOWNLOADS = IdealClient(
+    move=_download,
+    is_legal=lambda largest_bytes, count: count == 1 or largest_bytes >= _RANGE_SIZE_BYTES_MIN,
+    request_sizes_bytes=tuple(mebibytes * MiB for mebibytes in (1, 2, 4, 8, 16, 32, 64, 128)),
+)
 
 
 def best_goodput_messages_per_second(truth: QueueTruth) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.client import boto3 as advised_boto3
 from penstock.client.advice import Advice
-from penstock.lab.optimum import download_optimum
+from penstock.lab.optimum import DOWNLOADS
 from penstock.lab.worlds import DEMO
 from penstock.operations.s3.download import DOWNLOAD
 from penstock.trial.faces.face import BUCKET, Stage
@@ -40,7 +40,7 @@ def _prove(stage: Stage, advice: Advice, probe_count: int) -> TransferProof:
     config = TransferConfig(max_concurrency=_PUTTING_THREAD_COUNT)
     putting.upload_fileobj(_Zeros(OBJECT_SIZE_BYTES), BUCKET, _KEY, Config=config)
     assert DEMO.inbound is not None
-    optimum = download_optimum(DEMO.inbound, OBJECT_SIZE_BYTES)
+    optimum = DOWNLOADS.optimum(DEMO.inbound, OBJECT_SIZE_BYTES)
     move = partial(_download, stage.directory / _KEY)
     proof = DownloadProof.made(stage, advice, probe_count, OBJECT_SIZE_BYTES, move, advised, optimum)
     putting.delete_object(Bucket=BUCKET, Key=_KEY)

@@ -10,7 +10,7 @@ from typing import Any
 
 from penstock.client import boto3 as advised_boto3
 from penstock.client.advice import Advice
-from penstock.lab.optimum import upload_optimum
+from penstock.lab.optimum import UPLOADS
 from penstock.lab.worlds import DEMO
 from penstock.operations.s3.upload import UPLOAD
 from penstock.trial.faces.face import BUCKET, Stage
@@ -35,7 +35,7 @@ def _prove(stage: Stage, advice: Advice, probe_count: int) -> TransferProof:
         advised_boto3.transfer_config(OBJECT_SIZE_BYTES, advice=advice),
     )
     move = partial(_upload, file)
-    optimum = upload_optimum(DEMO.link, OBJECT_SIZE_BYTES)
+    optimum = UPLOADS.optimum(DEMO.link, OBJECT_SIZE_BYTES)
     return UploadProof.made(stage, advice, probe_count, OBJECT_SIZE_BYTES, move, advised, optimum)
 
 

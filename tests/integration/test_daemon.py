@@ -8,10 +8,8 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +23,7 @@ from penstock.lab.link import LinkTruth
 from penstock.lab.worlds import World
 from penstock.trial.stage import CREDENTIALS, process, status_of
 from tests.daemon_house import BOUNDLESS, HERE, DaemonHouse, lab_endpoints
+from tests.loopback import Answers, Server, serving
 from tests.programs import ran
 from tests.real.servers import plain_client
 from tests.waiting import until
@@ -293,18 +292,19 @@ def test_reload_takes_up_a_new_configuration_and_refuses_a_bad_one(stage: Daemon
         stage.wait_for(lambda status: any(c["payload_size_bytes"] == 7 * 2**20 for c in status["contexts"]))
 
 
-class Metadata(BaseHTTPRequestHandler):
-    """Of an instance; nothing is told before they are up."""
+class Metadata(Server):
+    """Those of an instance; nothing is told before they are up."""
 
-    is_up = threading.Event()
+    is_up = False
 
-    def do_GET(self) -> None:
+
+class _Told(Answers):
+    server: Metadata
+
+    def reply(self) -> None:
         """The document, also in the place of a token."""
-        self.send_response(200 if self.is_up.is_set() and "public" not in self.path else 404)
-        self.end_headers()
-        self.wfile.write(b'{"region": "lab-1", "instanceType": "m7i.large"}')
-
-    do_PUT = do_GET  # noqa: N815 - as the server calls it
+        is_told = self.server.is_up and "public" not in self.path
+        self.answer(200 if is_told else 404, b'{"region": "lab-1", "instanceType": "m7i.large"}')
 
 
 def test_a_host_that_starts_before_its_metadata_is_known_soon_after(
@@ -313,16 +313,16 @@ def test_a_host_that_starts_before_its_metadata_is_known_soon_after(
     """Until somebody restarted it, it would measure for a place that there is not, and without the fleet."""
     asked = {**CREDENTIALS, "AWS_EC2_METADATA_DISABLED": "false"}
     monkeypatch.setattr("penstock.trial.stage.CREDENTIALS", asked)
-    with ThreadingHTTPServer(("127.0.0.1", 0), Metadata) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        where = f'imds_endpoint_url = "http://127.0.0.1:{server.server_port}"'
-        told = stage.configuration_file.read_text().replace('instance_type = "lab"', where)
-        stage.configuration_file.write_text(told)
+    metadata = Metadata(_Told)
+    with serving(metadata) as url:
+        told = stage.configuration_file.read_text()
+        stage.configuration_file.write_text(
+            told.replace('instance_type = "lab"', f'imds_endpoint_url = "{url}"')
+        )
         with stage.daemon():
             stage.wait_for(lambda status: status["instance_type"] == "unknown")
-            Metadata.is_up.set()
+            metadata.is_up = True
             stage.wait_for(lambda status: status["instance_type"] == "m7i.large")
-        server.shutdown()
 
 
 def test_one_cycle_in_the_foreground(stage: DaemonHouse) -> None:

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -18,6 +14,7 @@ from penstock.client.connection import ask
 from penstock.trial.stage import process
 from tests.daemon_house import DaemonHouse
 from tests.integration import test_daemon
+from tests.loopback import Answers, Server, serving
 
 endpoints, stage = test_daemon.endpoints, test_daemon.stage
 _MESSAGES: dict[str, Any] = {
@@ -26,10 +23,24 @@ _MESSAGES: dict[str, Any] = {
 }
 
 
-class Collector:
-    """What was sent to it, by path."""
+class _Heard(Answers):
+    server: Collector
+
+    def reply(self) -> None:
+        body, collector = self.rfile.read(int(self.headers["Content-Length"])), self.server
+        is_refused = self.path == "/v1/traces" and collector.refused_count > 0
+        if is_refused:
+            collector.refused_count -= 1
+        else:
+            collector.heard.append((self.path, _MESSAGES[self.path].FromString(body)))
+        self.answer(400 if is_refused else 200)
+
+
+class Collector(Server):
+    """An OTLP receiver: what was sent to it, by path."""
 
     def __init__(self) -> None:
+        super().__init__(_Heard)
         self.heard: list[tuple[str, Any]] = []
         self.refused_count = 0  # so many traces more are not taken
 
@@ -37,40 +48,11 @@ class Collector:
         return [message for heard_path, message in self.heard if heard_path == path]
 
 
-@contextmanager
-def collecting(collector: Collector) -> Iterator[str]:
-    """An OTLP receiver on the loopback, and its URL."""
-
-    class Answer(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            is_refused = self.path == "/v1/traces" and collector.refused_count > 0
-            if is_refused:
-                collector.refused_count -= 1
-            else:
-                collector.heard.append((self.path, _MESSAGES[self.path].FromString(body)))
-            self.send_response(400 if is_refused else 200)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-            """Nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
-        serving = threading.Thread(target=server.serve_forever)
-        serving.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            serving.join()
-
-
 def test_a_collector_hears_metrics_and_cycles(stage: DaemonHouse) -> None:
     """All that Prometheus would be told, and of each cycle once a trace, also where it was refused at first."""
     collector = Collector()
     collector.refused_count = 1
-    with stage.daemon(), collecting(collector) as url:
+    with stage.daemon(), serving(collector) as url:
         stage.wait_for(lambda status: status["cycle_count"] >= 1)
         command = ["-m", "penstock", "telemetry", "--interval", "0.2s", "--socket", str(stage.socket_path)]
         named = {

@@ -10,17 +10,16 @@ import socket
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from penstock.trial.stage import CREDENTIALS, Process, process, status_of
 from tests.daemon_house import DaemonHouse, has_measured
+from tests.loopback import Answers, Server, serving
 from tests.programs import ran
 from tests.real import provision
 from tests.real.fault_proxy import FaultProxy, faulty_ways
@@ -297,8 +296,8 @@ def role_credentials() -> Iterator[tuple[str, list[str]]]:
     """Where a container finds those of its role: the server's own, with the last of the tokens."""
     tokens = ["first"]
 
-    class Answer(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+    class Role(Answers):
+        def reply(self) -> None:
             # Soon enough to be renewed at each request.
             expires_at = datetime.now(UTC) + timedelta(minutes=12)
             document = {
@@ -307,20 +306,7 @@ def role_credentials() -> Iterator[tuple[str, list[str]]]:
                 "Token": tokens[-1],
                 "Expiration": f"{expires_at:%Y-%m-%dT%H:%M:%SZ}",
             }
-            body = json.dumps(document).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.answer(200, json.dumps(document).encode())
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-            """Nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
-        serving = threading.Thread(target=server.serve_forever)
-        serving.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}/role", tokens
-        finally:
-            server.shutdown()
-            serving.join()
+    with serving(Server(Role)) as url:
+        yield f"{url}/role", tokens

@@ -6,10 +6,11 @@ from functools import partial
 from typing import Any
 
 from penstock.lab.link import LinkTruth
-from penstock.models.model import Fit
+from penstock.models.model import Fit, PerformanceModel
 from penstock.models.prices import NetworkPath, tariff
 from penstock.models.s3.upload import S3UploadSetting
 from penstock.models.sqs.delivery import SqsDeliverySetting
+from penstock.optimizer.recommendation import recommend
 from penstock.probes.probe import Leftover, LeftoverKind
 from penstock.units import MiB
 from penstock.vocabulary import (
@@ -98,6 +99,21 @@ a_fit = partial(dataclasses.replace, _FIT)
 a_recommendation = partial(dataclasses.replace, _RECOMMENDATION)
 a_change = partial(dataclasses.replace, _CHANGE)  # a place that became slower
 a_leftover = partial(dataclasses.replace, _LEFTOVER)
+
+
+def recommended(
+    model: PerformanceModel[Any],
+    fit: Fit | None,
+    context: Context,
+    demand: Demand = _RECOMMENDATION.demand,
+    *,
+    previous: Recommendation[Any] | None = None,
+    within: Demand | None = None,
+) -> Recommendation[Any]:
+    """What is advised at noon, for ten minutes."""
+    return recommend(
+        model, fit, context, demand, previous=previous, now=NOON, validity_seconds=600.0, within=within
+    )
 
 
 class Noon:

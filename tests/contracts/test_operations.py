@@ -35,6 +35,7 @@ from penstock.vocabulary import (
     Place,
     knobs,
 )
+from tests.factories import recommended
 from tests.scenario import START_AT, Scenario, Week, play
 
 NAMES = sorted(OPERATIONS)
@@ -269,7 +270,7 @@ def test_advice_is_among_the_legal(row: Operation[Any, Any], fits: Mapping[str, 
     fit = fits[row.name]
     for size in (*row.payload_ladder_bytes, 12_345_678):
         context = context_of(row, size)
-        advice = recommend(row.model, fit, context, Demand(), previous=None, now=NOW, validity_seconds=3600.0)
+        advice = recommended(row.model, fit, context)
         assert row.model.legal(context, advice.setting) == advice.setting
         assert advice.expires_at > advice.issued_at
         assert advice.explanation
@@ -290,7 +291,7 @@ def test_advice_says_what_it_is_worth_beside_the_default(
     for size in row.payload_ladder_bytes:
         context = context_of(row, size)
         default = model.default_setting(context)
-        advice = recommend(model, fit, context, demand, previous=None, now=NOW, validity_seconds=3600.0)
+        advice = recommended(model, fit, context, demand)
         assert advice.gain_over_default is not None
         assert advice.gain_over_default.low <= advice.gain_over_default.expected
         assert advice.gain_over_default.expected <= advice.gain_over_default.high

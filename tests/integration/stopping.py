@@ -10,31 +10,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from penstock.client.advice import Advice
 from penstock.client.boto3_queue import QueueConsumer
 from penstock.client.reporting import Reporter
+from tests.advice import a_queue_advice
 from tests.waiting import until
 
 POLL_SECONDS = 10
 _WAIT_SECONDS_MAX = 30.0
-_ADVICE = Advice(
-    {
-        "operation": "sqs_delivery",
-        "payload_size_bytes": 1024,
-        "setting": {
-            "sender_thread_count": 1,
-            "receiver_thread_count": 3,
-            "deleter_thread_count": 1,
-            "batch_message_count": 10,
-            "send_rate_limit_messages_per_second": 0.0,
-            "send_window_message_count": 0,
-            "receive_window_message_count": 0,
-        },
-        "derived": {},
-        "basis": "measured",
-        "explanation": "for a test",
-    }
-)
 
 
 class Stopping:
@@ -59,7 +41,7 @@ class Stopping:
             self._client,
             self._url,
             handle,
-            advice=_ADVICE,
+            advice=a_queue_advice(),
             reporter=self._reporter,
             long_poll_seconds=POLL_SECONDS,
         )

@@ -20,6 +20,7 @@ from penstock.client.boto3 import connection_pool_count, transfer_arguments
 from penstock.client.connection import Connections, NoDaemonError, RefusedError, ask, stream
 from penstock.client.demand import Demand
 from penstock.units import GiB, MiB
+from tests.advice import an_answer
 from tests.integration.scripted_advisor import ScriptedAdvisor, Served, a_recommendation, served_in_thread
 from tests.programs import ran
 from tests.speaker import speaking
@@ -84,22 +85,11 @@ def test_without_a_daemon_the_sdk_decides(tmp_path: Path, caplog: pytest.LogCapt
     assert adviser.advise("s3_nothing", 1).setting == {}  # type: ignore[arg-type]
 
 
-def an_answer(operation: str = "s3_upload", **setting: Any) -> dict[str, Any]:
-    """A piece of advice, whose setting is all that may be wrong with it."""
-    return {
-        "operation": operation,
-        "payload_size_bytes": GiB,
-        "setting": setting,
-        "derived": {},
-        "basis": "measured",
-        "explanation": "",
-        "expires_at": "2999-01-01T00:00:00Z",
-    }
-
-
 def a_snapshot(**setting: Any) -> bytes:
     """A file with one piece of advice."""
-    return json.dumps({"recommendations": [an_answer(part_size_bytes=8 * MiB, **setting)]}).encode()
+    return json.dumps(
+        {"recommendations": [an_answer(setting={"part_size_bytes": 8 * MiB, **setting})]}
+    ).encode()
 
 
 def test_a_sound_snapshot_is_advice(tmp_path: Path) -> None:
@@ -161,13 +151,14 @@ def test_advice_without_what_it_is_for_says_what_is_missing() -> None:
     with pytest.raises(
         ValueError, match="advice about s3_upload has no part_size_bytes: it is damaged, or of another"
     ):
-        in_force(an_answer(thread_count=8), "s3_upload")
+        in_force(an_answer(setting={"thread_count": 8}), "s3_upload")
 
 
 @pytest.mark.parametrize("operation", ["s3_download", "s3_nothing"])
 def test_advice_that_this_client_does_not_know_yet_is_advice(operation: str) -> None:
     """A later daemon measures more: what its advice holds is for the application to know."""
-    advice = in_force(an_answer(operation, thread_count=8, range_size_bytes=8 * MiB), operation)
+    setting = {"thread_count": 8, "range_size_bytes": 8 * MiB}
+    advice = in_force(an_answer(operation=operation, setting=setting), operation)
     assert advice.setting == {"thread_count": 8, "range_size_bytes": 8 * MiB}
 
 

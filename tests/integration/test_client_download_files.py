@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from penstock.client import aiobotocore_transfers, boto3_transfers
-from penstock.client.advice import Advice
 from penstock.client.many_files import File, Summary
 from penstock.client.reader import open_object
 from penstock.client.reporting import Reporter
@@ -20,22 +19,15 @@ from penstock.lab.worlds import NEAR
 from penstock.models.s3.download import S3DownloadSetting
 from penstock.trial.stage import lab_endpoint
 from penstock.units import KiB, MiB
+from tests.advice import a_download_advice
 from tests.integration.scripted_advisor import Served, a_recommendation, served_in_thread
 from tests.integration.test_client_upload_files import LINK
 from tests.integration.uploading import LIBRARIES, session_of
 from tests.real.servers import plain_client
 
 SIZES = {"p/empty": 0, "p/small": 3, "p/sub/file": 100 * KiB, "p/split": 3 * MiB + 1}
-ADVICE = Advice(
-    {
-        "operation": "s3_download",
-        "payload_size_bytes": MiB,
-        "setting": {"thread_count": 6, "range_size_bytes": MiB},
-        "derived": {"multipart_threshold_bytes": 2 * MiB, "connection_pool_count": 7},
-        "basis": "measured",
-        "explanation": "for a test",
-    }
-)
+DERIVED = {"multipart_threshold_bytes": 2 * MiB, "connection_pool_count": 7}
+ADVICE = a_download_advice(MiB, 6, MiB, derived=DERIVED)
 
 every_library = pytest.mark.parametrize("library", LIBRARIES)
 
@@ -125,7 +117,7 @@ def test_a_client_with_few_connections_is_told_the_one_for_downloads(
 ) -> None:
     """The one that is made for uploads would be sized for them."""
     client = plain_client("s3", url)
-    advice = Advice({**ADVICE.document, "setting": {"thread_count": 64, "range_size_bytes": MiB}})
+    advice = a_download_advice(MiB, 64, MiB, derived=DERIVED)
     objects = {key: tmp_path / str(index) for index, key in enumerate(SIZES)}
     boto3_transfers.download_files(client, objects, "bucket", advice=advice).raise_for_failed()
     assert "the client keeps 10 connections: hand over a boto3.Session, or make" in caplog.text

@@ -7,8 +7,6 @@ import random
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -18,7 +16,9 @@ from penstock.client import aiobotocore_reader, aiobotocore_transfers, boto3_tra
 from penstock.client.advice import Advice
 from penstock.client.many_files import File
 from penstock.units import KiB
+from tests.advice import a_download_advice
 from tests.integration.uploading import session_of
+from tests.loopback import Answers, Server, serving
 from tests.programs import ran
 from tests.real.servers import plain_client
 
@@ -29,31 +29,22 @@ RANGE_BYTES = 100 * KiB
 PATIENCE_SECONDS = 60.0
 
 
-class FalseServer(ThreadingHTTPServer):
+class FalseServer(Server):
     """An S3 in which a key says what is wrong with the answers; `from_where` has the port of each request for one."""
 
-    daemon_threads = True
-    request_queue_size = 64
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Answers)
+        super().__init__(_Answers)
         self.is_holding, self.let_go = threading.Event(), threading.Event()
         self.from_where: list[int] = []
 
-    @property
-    def url(self) -> str:
-        """Its endpoint."""
-        return f"http://127.0.0.1:{self.server_port}"
 
-
-class _Answers(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Answers(Answers):
     server: FalseServer
 
-    def do_HEAD(self) -> None:
-        self._head(200, len(CONTENT), '"one"', "")
-
-    def do_GET(self) -> None:
+    def reply(self) -> None:
+        if self.command == "HEAD":
+            self.answer(200, CONTENT, ETag='"one"')
+            return
         first, _, last = self.headers["Range"].removeprefix("bytes=").partition("-")
         start, end = int(first), int(last) + 1 if last else len(CONTENT)
         self.server.from_where.append(self.client_address[1])
@@ -75,15 +66,15 @@ class _Answers(BaseHTTPRequestHandler):
             body, tag = OTHER[start:end], '"two"'
         elif fault == "grown":  # and has no versions
             stated, tag = f"{stated}0", ""
-        self._head(status, len(body), tag, stated)
-        if fault == "endless":
-            self._hold(body)
-        else:
-            self.wfile.write(body)
+        is_held = fault == "endless"
+        begun = body[:10] if is_held else body
+        self.answer(status, begun, size_bytes=len(body), ETag=tag, Content_Range=stated)
+        if is_held:
+            self._hold(body[10:])
 
-    def _hold(self, body: bytes) -> None:
-        """Nothing more comes; whether the client waits for it is seen from here."""
-        self.wfile.write(body[:10])
+    def _hold(self, rest: bytes) -> None:
+        """The rest does not come; whether the client waits for it is seen from here."""
+        del rest
         self.server.is_holding.set()
         self.connection.settimeout(2 * PATIENCE_SECONDS)
         try:
@@ -95,43 +86,17 @@ class _Answers(BaseHTTPRequestHandler):
         self.close_connection = True
         self.server.let_go.set()
 
-    def _head(self, status: int, size: int, tag: str, stated: str) -> None:
-        self.send_response(status)
-        self.send_header("Content-Length", str(size))
-        for name, value in {"ETag": tag, "Content-Range": stated}.items():
-            if value:
-                self.send_header(name, value)
-        self.end_headers()
-
-    def handle(self) -> None:
-        with suppress(ConnectionError):  # a client that does not like an answer goes
-            super().handle()
-
-    def log_message(self, *_: object) -> None:
-        pass
-
 
 @pytest.fixture
 def server() -> Iterator[FalseServer]:
-    with FalseServer() as running:
-        serving = threading.Thread(target=running.serve_forever, args=(0.05,))
-        serving.start()
+    running = FalseServer()
+    with serving(running):
         yield running
-        running.shutdown()
-        serving.join()
 
 
 def an_advice(hedge_timeout_seconds: float = 0.0) -> Advice:
-    return Advice(
-        {
-            "operation": "s3_download",
-            "payload_size_bytes": len(CONTENT),
-            "setting": {"thread_count": 4, "range_size_bytes": RANGE_BYTES},
-            "derived": {"multipart_threshold_bytes": 1, "hedge_timeout_seconds": hedge_timeout_seconds},
-            "basis": "measured",
-            "explanation": "for a test",
-        }
-    )
+    derived = {"multipart_threshold_bytes": 1, "hedge_timeout_seconds": hedge_timeout_seconds}
+    return a_download_advice(len(CONTENT), 4, RANGE_BYTES, derived=derived)
 
 
 def _file(url: str, key: str, path: Path) -> bytes:
@@ -219,11 +184,11 @@ def test_what_was_asked_for_twice_ends_when_one_has_come(
 def _held_once(held: Iterator[bool]) -> Callable[[_Answers, bytes], None]:
     plain = _Answers._hold
 
-    def hold(answers: _Answers, body: bytes) -> None:
+    def hold(answers: _Answers, rest: bytes) -> None:
         if next(held, False):
-            plain(answers, body)
+            plain(answers, rest)
         else:
-            answers.wfile.write(body)
+            answers.wfile.write(rest)
 
     return hold
 

@@ -25,9 +25,9 @@ from penstock.client.connection import Stream
 from penstock.client.lease import Lease
 from penstock.client.operations import SDK_DEFAULTS
 from penstock.units import GiB, MiB
+from tests.advice import an_answer
 from tests.integration.conftest import PATIENCE_SECONDS
 from tests.integration.scripted_advisor import ScriptedAdvisor, Served, a_recommendation, served_in_thread
-from tests.integration.test_client import an_answer
 from tests.waiting import comes, until
 
 DEFAULT = SDK_DEFAULTS["s3_upload"]["setting"]
@@ -123,7 +123,7 @@ def test_a_daemon_that_is_slow_is_waited_for_once_the_application_works(
             with given_up, waiting:
                 waiting.recv(65536)
                 time.sleep(10 * lease_module._CONNECT_SECONDS_MAX)  # longer than the application would wait
-                answer = json.dumps(an_answer(thread_count=7, part_size_bytes=8 * MiB))
+                answer = json.dumps(an_answer(setting={"thread_count": 7, "part_size_bytes": 8 * MiB}))
                 waiting.sendall(f"HTTP/1.0 200 OK\r\n\r\n{answer}\n".encode())
                 told.waits_for(7)
 
@@ -258,7 +258,9 @@ def test_one_that_is_made_before_its_loop_is_held_in_several(tmp_path: Path) -> 
         b"HTTP/1.0 200 OK\r\n\r\n",
         b"HTTP/1.0 200 OK\r\n\r\nno JSON\n",
         b"HTTP/1.0 200 OK\r\n\r\n"
-        + json.dumps(an_answer("s3_download", thread_count=32, range_size_bytes=8 * MiB)).encode()
+        + json.dumps(
+            an_answer(operation="s3_download", setting={"thread_count": 32, "range_size_bytes": 8 * MiB})
+        ).encode()
         + b"\n",
         b"HTTP/1.0 503 Service Unavailable\r\nContent-Length: 2\r\n\r\n[]",
         b"hello",

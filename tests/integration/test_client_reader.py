@@ -8,7 +8,6 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,9 @@ from botocore.exceptions import ClientError
 from penstock.client import aiobotocore_reader, aiobotocore_transfers, reader
 from penstock.client.advice import Advice
 from penstock.units import KiB
+from tests.advice import a_download_advice
 from tests.integration.uploading import session_of
+from tests.loopback import Answers, Server, serving
 from tests.real.servers import plain_client
 
 CONTENT = random.Random(1).randbytes(2000 * KiB)
@@ -27,34 +28,25 @@ RANGE_BYTES = 100 * KiB
 _HELD_SECONDS = 30.0  # a client that asked nobody again tries again after them
 
 
-class HoldingServer(ThreadingHTTPServer):
+class HoldingServer(Server):
     """An S3 with one object. The first answers to some ranges do not come: their connections end after a while."""
 
-    daemon_threads = True
-    request_queue_size = 64
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Answers)
+        super().__init__(_Answers)
         self.held: set[int] = set()
         self.cut: set[int] = set()
         self.asked: Counter[int] = Counter()
-        self.closing = threading.Event()
         self.counting = threading.Lock()
 
-    @property
-    def url(self) -> str:
-        """Its endpoint."""
-        return f"http://127.0.0.1:{self.server_port}"
 
-
-class _Answers(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Answers(Answers):
     server: HoldingServer
 
-    def do_HEAD(self) -> None:
-        self._head(200, len(CONTENT))
-
-    def do_GET(self) -> None:
+    def reply(self) -> None:
+        if self.command == "HEAD":
+            is_there = "/gone" not in self.path
+            self.answer(200 if is_there else 404, CONTENT if is_there else b"", ETag='"one"')
+            return
         start, end = (int(word) for word in self.headers["Range"].removeprefix("bytes=").split("-"))
         with self.server.counting:
             self.server.asked[start] += 1
@@ -65,47 +57,25 @@ class _Answers(BaseHTTPRequestHandler):
             self.server.closing.wait(_HELD_SECONDS)
             self.close_connection = True
             return
-        self._head(206, end + 1 - start)
-        self.wfile.write(CONTENT[start : start + 100 if is_cut else end + 1])
+        body = CONTENT[start : start + 100 if is_cut else end + 1]
+        self.answer(206, body, size_bytes=end + 1 - start, ETag='"one"')
         self.close_connection = is_cut
-
-    def _head(self, status: int, size: int) -> None:
-        found = "/gone" not in self.path
-        self.send_response(status if found else 404)
-        self.send_header("Content-Length", str(size if found else 0))
-        self.send_header("ETag", '"one"')
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        pass
 
 
 @pytest.fixture
 def server() -> Iterator[HoldingServer]:
-    with HoldingServer() as running:
-        serving = threading.Thread(target=running.serve_forever, args=(0.05,))
-        serving.start()
+    running = HoldingServer()
+    with serving(running):
         yield running
-        running.closing.set()
-        running.shutdown()
-        serving.join()
 
 
 def an_advice(hedge_timeout_seconds: float) -> Advice:
-    return Advice(
-        {
-            "operation": "s3_download",
-            "payload_size_bytes": len(CONTENT),
-            "setting": {"thread_count": 4, "range_size_bytes": RANGE_BYTES},
-            "derived": {
-                "read_ahead_bytes": 4 * RANGE_BYTES,
-                "coalesced_gap_bytes": 0,
-                "hedge_timeout_seconds": hedge_timeout_seconds,
-            },
-            "basis": "measured",
-            "explanation": "for a test",
-        }
-    )
+    derived = {
+        "read_ahead_bytes": 4 * RANGE_BYTES,
+        "coalesced_gap_bytes": 0,
+        "hedge_timeout_seconds": hedge_timeout_seconds,
+    }
+    return a_download_advice(len(CONTENT), 4, RANGE_BYTES, derived=derived)
 
 
 PIECES = [(5, 10), (900 * KiB, 20), (1999 * KiB, 9000)]

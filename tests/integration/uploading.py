@@ -7,23 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from penstock.client import aiobotocore_transfers, boto3_transfers
-from penstock.client.advice import Advice
 from penstock.client.many_files import Summary
 from penstock.trial.stage import CREDENTIALS
 from penstock.units import KiB, MiB
+from tests.advice import an_advice
 from tests.real.servers import REGION
 
 LIBRARIES = ("boto3", "aiobotocore")
 SIZES = {"empty": 0, "small": 3, "sub/file": 100 * KiB, "sub/whole": 5 * MiB, "split": 12 * MiB + 1}
-ADVICE = Advice(
-    {
-        "operation": "s3_upload",
-        "payload_size_bytes": MiB,
-        "setting": {"thread_count": 12, "part_size_bytes": 5 * MiB},
-        "derived": {"multipart_threshold_bytes": 8 * MiB, "connection_pool_count": 13},
-        "basis": "measured",
-        "explanation": "for a test",
-    }
+ADVICE = an_advice(
+    payload_size_bytes=MiB,
+    setting={"thread_count": 12, "part_size_bytes": 5 * MiB},
+    derived={"multipart_threshold_bytes": 8 * MiB, "connection_pool_count": 13},
 )
 
 

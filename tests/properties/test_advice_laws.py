@@ -16,10 +16,9 @@ from penstock.api.wire import encode, recommendation_document
 from penstock.models.model import Fit
 from penstock.operations.table import OPERATIONS
 from penstock.optimizer.deliberation import Case, deliberate
-from penstock.optimizer.recommendation import recommend
 from penstock.units import GiB, MiB
 from penstock.vocabulary import Context, Demand, Objective, Observation, Origin, Place, knobs
-from tests.factories import NOON
+from tests.factories import NOON, recommended
 
 moments = st.sampled_from([0.0, 60.0, 3600.0, 90 * 86400.0])
 demands = st.builds(
@@ -85,7 +84,7 @@ def test_advice_is_sound_whatever_was_stored(operation: str, data: st.DataObject
     fit = deliberate(model, Case(place=context.place, observations=history, seed=1)).fit
     assert all(e.low <= e.expected <= e.high for e in fit.parameters.values())
     _assert_finite(dataclasses.asdict(fit))
-    found = recommend(model, fit, context, demand, previous=None, now=NOON, validity_seconds=1.0)
+    found = recommended(model, fit, context, demand)
     _assert_finite(json.loads(encode(recommendation_document(found, generation=1))))
     assert all(0 <= e.low <= e.expected <= e.high for e in found.prediction.values())
     assert model.legal(context, found.setting) == found.setting

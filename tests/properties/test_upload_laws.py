@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from penstock.models.s3.directions import UPLOADS, planned_transfers
 from penstock.models.s3.parts import PART_COUNT_MAX, PART_SIZE_BYTES_MAX, PART_SIZE_BYTES_MIN
 from penstock.models.s3.upload import S3UploadModel, S3UploadSetting
-from penstock.optimizer.recommendation import recommend
 from penstock.units import GiB, KiB, MiB
 from penstock.vocabulary import Demand, Objective, Regime
-from tests.unit.models.s3.upload_world import FIRST_AT, UploadWorld, a_context, history
+from tests.factories import recommended
+from tests.unit.models.s3.upload_world import UploadWorld, a_context, history
 
 MODEL, WORLD = S3UploadModel(), UploadWorld()
 FITS = [MODEL.fit(WORLD.place, history(WORLD, count), prior=None, seed=count) for count in (0, 1, 4, 12)]
@@ -101,7 +101,7 @@ def test_memory_counts_the_requests_that_the_law_counts(
 def test_advice_is_one_of_the_candidates(fit, size, demand) -> None:  # type: ignore[no-untyped-def]
     """So it is legal and within limits as they are; without a fit it is what the SDK does, as far as they allow."""
     context = a_context(size=size)
-    found = recommend(MODEL, fit, context, demand, previous=None, now=FIRST_AT, validity_seconds=1.0)
+    found = recommended(MODEL, fit, context, demand)
     if fit is None:
         default = MODEL.default_setting(context)
         table = MODEL.fit(context.place, (), prior=None, seed=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
@@ -12,9 +12,9 @@ from penstock.lab.virtual_time import VirtualClock, run_virtually
 from penstock.lab.worlds import IMPATIENT
 from penstock.models.s3.upload import S3UploadModel, S3UploadSetting
 from penstock.optimizer.deliberation import Case, deliberate
-from penstock.optimizer.recommendation import recommend
 from penstock.units import GiB, MiB
-from penstock.vocabulary import Context, Demand, Observation, Origin, Place, Recommendation
+from penstock.vocabulary import Context, Observation, Origin, Place, Recommendation
+from tests.factories import recommended
 
 MODEL = S3UploadModel()
 PLACE = Place(operation="s3_upload", region="lab-1", instance_type="unknown")
@@ -98,12 +98,4 @@ def advised(
     """What is advised for an object of this size."""
     case = Case(place=PLACE, observations=tuple(observations), seed=1)
     context = Context(place=PLACE, payload_size_bytes=size_bytes)
-    return recommend(
-        MODEL,
-        deliberate(MODEL, case).fit,
-        context,
-        Demand(),
-        previous=None,
-        now=BEGUN_AT + timedelta(days=1),
-        validity_seconds=60.0,
-    )
+    return recommended(MODEL, deliberate(MODEL, case).fit, context)

@@ -16,19 +16,7 @@ from penstock.client.advice import Adviser, StaleAdviceError, default_advice, in
 from penstock.client.connection import Answer, Connections, NoDaemonError
 from penstock.client.sizes import SIZE_BYTES_MAX
 from penstock.units import GiB, MiB
-
-
-def an_answer(**changes: Any) -> dict[str, Any]:
-    """Sound advice, but for the changes."""
-    return {
-        "operation": "s3_upload",
-        "payload_size_bytes": GiB,
-        "setting": {"thread_count": 8, "part_size_bytes": 8 * MiB},
-        "derived": {},
-        "basis": "measured",
-        "explanation": "",
-        "expires_at": "2999-01-01T00:00:00Z",
-    } | changes
+from tests.advice import an_answer
 
 
 def in_seconds(seconds: float) -> str:

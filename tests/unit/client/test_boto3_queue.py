@@ -20,6 +20,7 @@ from penstock.api import wire
 from penstock.client import boto3_queue, sdk_client
 from penstock.client.advice import Advice
 from penstock.client.boto3_queue import QueueConsumer
+from tests.advice import a_queue_advice
 from tests.factories import NOON
 
 URL = "http://queue"
@@ -125,29 +126,11 @@ def advice(
     *, window: int = 0, batch: int = 10, pause_at_seconds: float | None = None, work_seconds: float = 0.0
 ) -> Advice:
     """Three receivers and two deleters."""
-    setting = {
-        "sender_thread_count": 4,
-        "receiver_thread_count": 3,
-        "deleter_thread_count": 2,
-        "batch_message_count": batch,
-        "send_rate_limit_messages_per_second": 0.0,
-        "send_window_message_count": 0,
-        "receive_window_message_count": window,
-    }
     derived = (
         {} if pause_at_seconds is None else {"receive_pause_at_oldest_undeleted_seconds": pause_at_seconds}
     )
-    return Advice(
-        {
-            "operation": "sqs_delivery",
-            "payload_size_bytes": 1024,
-            "setting": setting,
-            "derived": derived,
-            "basis": "measured",
-            "explanation": "a test",
-            "demand": {"work_seconds": work_seconds},
-        }
-    )
+    demand = {"work_seconds": work_seconds}
+    return a_queue_advice(deleters=2, batch=batch, window=window, derived=derived, demand=demand)
 
 
 def consumed(

@@ -3,32 +3,22 @@
 import io
 import sys
 import threading
+from functools import partial
 from unittest.mock import Mock
 
 import pytest
 from s3transfer.manager import TransferManager
 
 from penstock.client import aiobotocore, awscrt, boto3, s3fs, sdk_client
-from penstock.client.advice import Advice
 from penstock.units import GiB, MiB
+from tests import advice as answers
 from tests.programs import ran
 
-UNEXPIRED = "2999-01-01T00:00:00Z"
-
-
-def an_advice(basis: str = "measured", objects: int = 1) -> Advice:
-    return Advice(
-        {
-            "operation": "s3_upload",
-            "payload_size_bytes": GiB,
-            "setting": {"thread_count": 24, "part_size_bytes": 16 * MiB},
-            "derived": {"connection_pool_count": 25, "multipart_threshold_bytes": 16 * MiB},
-            "basis": basis,
-            "explanation": "",
-            "expires_at": UNEXPIRED,
-            "demand": {"object_count": objects},
-        }
-    )
+an_advice = partial(
+    answers.an_advice,
+    setting={"thread_count": 24, "part_size_bytes": 16 * MiB},
+    derived={"connection_pool_count": 25, "multipart_threshold_bytes": 16 * MiB},
+)
 
 
 def test_boto3_gets_a_transfer_config_on_the_classic_manager() -> None:
@@ -55,7 +45,7 @@ def test_a_store_that_refuses_checksums_is_sent_none(
     monkeypatch.delenv("AWS_REQUEST_CHECKSUM_CALCULATION", raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    advice = Advice({**an_advice().document, "store": store})
+    advice = an_advice(store=store)
     for sdk in (boto3, aiobotocore):
         assert sdk.client_config(GiB, advice=advice).request_checksum_calculation == told
     assert (
@@ -70,7 +60,7 @@ def test_what_cannot_seek_is_filled_by_as_many_ranges_as_are_advised() -> None:
     """A pipe or /dev/null: by itself the transfer manager holds ten ranges at a time."""
     thread_count, size = 12, 24 * MiB
     setting = {"thread_count": thread_count, "range_size_bytes": 2 * MiB}
-    advice = Advice({**an_advice().document, "operation": "s3_download", "setting": setting})
+    advice = an_advice(operation="s3_download", setting=setting)
     all_at_once = threading.Barrier(thread_count, timeout=20)
 
     def get_object(*, Range: str, **_arguments: str) -> dict[str, object]:  # noqa: N803  # as S3 spells it
@@ -91,7 +81,7 @@ def test_what_cannot_seek_is_filled_by_as_many_ranges_as_are_advised() -> None:
 
 def test_uploads_that_run_at_a_time_share_the_threads() -> None:
     """Six uploads have four threads each, and one pool for all."""
-    advice = an_advice(objects=6)
+    advice = an_advice(demand={"object_count": 6})
     assert boto3.transfer_config(GiB, advice=advice).max_concurrency == 4
     assert boto3.client_config(GiB, advice=advice).max_pool_connections == 25
 

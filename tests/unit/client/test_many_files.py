@@ -26,22 +26,15 @@ from penstock.client.many_files import (
     wanted,
 )
 from penstock.units import GiB, KiB, MiB
+from tests.advice import an_advice
 
 Ask = Callable[[int, int], Advice]
 
 
 def advice(threads: int, part_mib: int = 8, basis: str = "measured") -> Advice:
     """So many threads."""
-    return Advice(
-        {
-            "operation": "s3_upload",
-            "payload_size_bytes": MiB,
-            "setting": {"thread_count": threads, "part_size_bytes": part_mib * MiB},
-            "derived": {"multipart_threshold_bytes": 16 * MiB},
-            "basis": basis,
-            "explanation": "",
-        }
-    )
+    setting = {"thread_count": threads, "part_size_bytes": part_mib * MiB}
+    return an_advice(setting=setting, derived={"multipart_threshold_bytes": 16 * MiB}, basis=basis)
 
 
 def files(**sizes: int) -> list[File]:

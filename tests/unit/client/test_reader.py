@@ -23,6 +23,7 @@ from penstock.client.advice import Advice
 from penstock.client.reader import ObjectReader, open_object
 from penstock.client.reading import merged
 from penstock.units import KiB, MiB
+from tests.advice import a_download_advice
 from tests.programs import ran
 
 ROOT = Path(__file__).parents[3]
@@ -31,17 +32,8 @@ CONTENT = random.Random(1).randbytes(3 * MiB)
 
 def advice(threads: int = 4, part: int = 256 * KiB, gap: int = 1000, objects: int = 1) -> Advice:
     """As a daemon gives it."""
-    return Advice(
-        {
-            "operation": "s3_download",
-            "payload_size_bytes": len(CONTENT),
-            "setting": {"thread_count": threads, "range_size_bytes": part},
-            "derived": {"read_ahead_bytes": threads * part, "coalesced_gap_bytes": gap},
-            "basis": "measured",
-            "explanation": "for a test",
-            "demand": {"object_count": objects},
-        }
-    )
+    derived = {"read_ahead_bytes": threads * part, "coalesced_gap_bytes": gap}
+    return a_download_advice(len(CONTENT), threads, part, derived=derived, demand={"object_count": objects})
 
 
 class Store:

@@ -14,10 +14,10 @@ from penstock.models.s3.upload import S3UploadModel, S3UploadSetting
 from penstock.optimizer import surrogate
 from penstock.optimizer.deliberation import Case, Conclusion, deliberate
 from penstock.optimizer.proposal import _share, knowledge_gradient
-from penstock.optimizer.recommendation import recommend
 from penstock.units import GiB, MiB, TiB
 from penstock.vocabulary import Cost, Demand, Observation, Origin, Reason
-from tests.unit.models.s3.upload_world import FIRST_AT, UploadWorld, a_place, a_setting, history
+from tests.factories import recommended
+from tests.unit.models.s3.upload_world import UploadWorld, a_place, a_setting, history
 
 MODEL, WORLD = S3UploadModel(), UploadWorld()
 AMPLE = Cost(
@@ -48,9 +48,7 @@ def tuned(world: UploadWorld, count: int) -> tuple[Probes, float]:
         assert plan is not None
         probes.append(world.observe(plan.setting, index))
     fit = concluded(probes, asks=False).fit
-    advised = recommend(
-        MODEL, fit, world.context, Demand(), previous=None, now=FIRST_AT, validity_seconds=60.0
-    ).setting
+    advised = recommended(MODEL, fit, world.context).setting
     best = max(world.truth(a_setting(n, p)) for n in range(4, 256, 4) for p in (5, 8, 12, 16, 24, 32))
     return probes, world.truth(advised) / best
 
@@ -114,11 +112,7 @@ def test_reports_of_late_refusals_hold_long_transfers_back_and_no_others() -> No
     )
     short, long = (replace(WORLD.context, payload_size_bytes=size) for size in (2 * GiB, 100 * GiB))
     (was, was_long), (now, now_long), (_, once) = (
-        [
-            recommend(MODEL, fit, context, Demand(), previous=None, now=FIRST_AT, validity_seconds=60.0)
-            for context in (short, long)
-        ]
-        for fit in (before, after, one)
+        [recommended(MODEL, fit, context) for context in (short, long)] for fit in (before, after, one)
     )
     assert now.setting == was.setting
     assert once.setting == was_long.setting
@@ -210,9 +204,7 @@ def test_warm_start_dares_what_the_neighbour_bears() -> None:
     """With a neighbour the first probe is no ramp, and hardly more than the advice that the neighbour leads to."""
     teacher = concluded(history(WORLD, 12), asks=False).fit
     plan = concluded([], prior=teacher).plan
-    advised = recommend(
-        MODEL, teacher, WORLD.context, Demand(), previous=None, now=FIRST_AT, validity_seconds=60.0
-    ).setting
+    advised = recommended(MODEL, teacher, WORLD.context).setting
     assert plan is not None
     assert plan.reason is not Reason.RAMP
     assert plan.setting.thread_count <= 2 * advised.thread_count
@@ -314,15 +306,7 @@ def test_after_a_change_four_probes_lead_to_the_new_best(now: UploadWorld, neede
     probes, standing, threads = history(WORLD, 16), None, list[int]()
     for count in range(5):  # the last advice has seen four
         conclusion = concluded(probes)
-        standing = recommend(
-            MODEL,
-            conclusion.fit,
-            WORLD.context,
-            Demand(),
-            previous=standing,
-            now=FIRST_AT,
-            validity_seconds=60.0,
-        )
+        standing = recommended(MODEL, conclusion.fit, WORLD.context, previous=standing)
         threads.append(standing.setting.thread_count)
         assert conclusion.plan is not None
         probes.append(now.observe(conclusion.plan.setting, 16 + count))

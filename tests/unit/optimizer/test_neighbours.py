@@ -17,9 +17,8 @@ from penstock.models.s3.download import S3DownloadModel
 from penstock.models.s3.upload import S3UploadModel
 from penstock.models.sqs.delivery import SqsDeliveryModel
 from penstock.optimizer.deliberation import Case, Conclusion, deliberate
-from penstock.optimizer.recommendation import recommend
-from penstock.vocabulary import Context, Cost, Demand, Observation, Origin, Place, Reason
-from tests.factories import NOON
+from penstock.vocabulary import Context, Cost, Observation, Origin, Place, Reason
+from tests.factories import recommended
 from tests.unit.models.s3 import download_world
 from tests.unit.models.s3.download_world import DownloadWorld
 from tests.unit.models.s3.upload_world import UploadWorld, a_context, a_place, a_setting, history
@@ -129,9 +128,7 @@ def test_what_other_hosts_of_the_place_bore_is_advised_after_one_own_measurement
     def advised(prior: Fit, *, throttled_count: int = 0) -> int:
         own = [replace(o, throttled_count=throttled_count) for o in few]
         fit = concluded(HOME.place, own, prior=prior).fit
-        advice = recommend(
-            MODELS["s3_upload"], fit, HOME.context, Demand(), previous=None, now=NOON, validity_seconds=3600.0
-        )
+        advice = recommended(MODELS["s3_upload"], fit, HOME.context)
         count: int = advice.setting.thread_count
         return count
 

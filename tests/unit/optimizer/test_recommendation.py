@@ -14,9 +14,10 @@ import pytest
 from penstock.models.model import Appraisal, Array, Fit, Suspicion
 from penstock.models.s3.upload import S3UploadModel, S3UploadSetting
 from penstock.optimizer import evidence
-from penstock.optimizer.recommendation import alternatives, assess, recommend
+from penstock.optimizer.recommendation import alternatives, assess
 from penstock.units import MiB
 from penstock.vocabulary import Basis, Context, Demand, Estimate, Objective, Recommendation
+from tests.factories import recommended
 from tests.unit.models.s3.upload_world import UploadWorld, a_setting, history
 
 MODEL, WORLD = S3UploadModel(), UploadWorld()
@@ -31,7 +32,7 @@ Advice = Recommendation[S3UploadSetting]
 def advice(demand: Demand | None = None, *, fit: Fit | None = FIT, previous: Advice | None = None) -> Advice:
     """Advice for the world."""
     demand = demand or Demand()
-    return recommend(MODEL, fit, WORLD.context, demand, previous=previous, now=NOW, validity_seconds=600.0)
+    return recommended(MODEL, fit, WORLD.context, demand, previous=previous)
 
 
 def test_a_fit_that_cannot_be_read_is_none() -> None:
@@ -237,7 +238,7 @@ class Pretends(S3UploadModel):
 def pretended(own: float, others: float, demand: Demand, previous: Advice | None = None) -> Advice:
     """The advice where that is expected."""
     model = Pretends(own, others)
-    return recommend(model, FIT, WORLD.context, demand, previous=previous, now=NOW, validity_seconds=600.0)
+    return recommended(model, FIT, WORLD.context, demand, previous=previous)
 
 
 OWN = MODEL.default_setting(WORLD.context)
@@ -277,9 +278,7 @@ def test_what_gains_nothing_and_saves_no_connections_is_not_advised() -> None:
             return [x for x in super().candidates(fit, context, demand) if x.thread_count >= OWN.thread_count]
 
     for others, is_own in ((100.5, True), (101.5, True), (103.0, False)):
-        found = recommend(
-            Many(100.0, others), FIT, WORLD.context, Demand(), previous=None, now=NOW, validity_seconds=600.0
-        )
+        found = recommended(Many(100.0, others), FIT, WORLD.context)
         assert (found.setting == OWN) == is_own
 
 
@@ -327,9 +326,7 @@ def test_a_few_probes_with_few_threads_are_no_reason_for_very_many() -> None:
     slow = UploadWorld(connection_bytes_per_second=3e6, host_bytes_per_second=30e6)
     probes = [slow.observe(a_setting(n, 8), index) for index, n in enumerate((2, 5, 10, 20))]
     fit = evidence.attach(MODEL.fit(slow.place, probes, prior=None, seed=0), MODEL, probes)
-    found = recommend(
-        MODEL, fit, slow.context, Demand(), previous=None, now=NOW, validity_seconds=60.0
-    ).setting
+    found = recommended(MODEL, fit, slow.context).setting
     assert found.thread_count <= 80
 
 
@@ -388,6 +385,6 @@ def test_what_is_said_of_a_demand_is_what_is_expected(limit: str, rate: float, s
             return limit
 
     demand = Demand(message_rate_per_second=rate)
-    found = recommend(Carries(), FIT, WORLD.context, demand, previous=None, now=NOW, validity_seconds=600.0)
+    found = recommended(Carries(), FIT, WORLD.context, demand)
     assert f"{said} " in found.explanation
     assert found.bottleneck == named

@@ -17,9 +17,10 @@ from penstock.models.sqs.delivery import SqsDeliveryModel, SqsDeliverySetting
 from penstock.optimizer import reports
 from penstock.optimizer.deliberation import Case, Conclusion, deliberate
 from penstock.optimizer.objective import coordinates
-from penstock.optimizer.recommendation import assess, recommend, unmeasured
+from penstock.optimizer.recommendation import assess, unmeasured
 from penstock.units import MiB
 from penstock.vocabulary import Basis, Context, Cost, Demand, Observation, Origin, Place
+from tests.factories import recommended
 from tests.unit.models.s3.upload_world import (
     DESIGN,
     FIRST_AT,
@@ -61,15 +62,7 @@ def honest(world: UploadWorld, count: int) -> Conclusion[Any]:
 
 def advised(world: UploadWorld, conclusion: Conclusion[Any]) -> S3UploadSetting:
     """The setting that is advised then."""
-    setting = recommend(
-        MODEL,
-        conclusion.fit,
-        world.context,
-        Demand(),
-        previous=None,
-        now=FIRST_AT,
-        validity_seconds=3600.0,
-    ).setting
+    setting = recommended(MODEL, conclusion.fit, world.context).setting
     assert isinstance(setting, S3UploadSetting)
     return setting
 
@@ -174,16 +167,7 @@ def guessed(world: UploadWorld) -> S3UploadSetting:
     """What is advised where nobody said anything: from tables, and not far from the SDK's own."""
     fit = concluded([]).fit
     within = unmeasured(MODEL, fit, world.context, Demand())
-    advice = recommend(
-        MODEL,
-        fit,
-        world.context,
-        Demand(),
-        previous=None,
-        now=FIRST_AT,
-        validity_seconds=3600.0,
-        within=within,
-    )
+    advice = recommended(MODEL, fit, world.context, within=within)
     assert advice.basis is Basis.PRIOR
     assert isinstance(advice.setting, S3UploadSetting)
     return advice.setting
@@ -250,7 +234,7 @@ def test_reports_of_one_setting_say_nothing_of_fewer_threads() -> None:
         measures={"first_byte_seconds_mean": 0.052},
     )
     fit = deliberate(model, Case(place=context.place, observations=(read,), prior=beside, seed=1)).fit
-    advice = recommend(model, fit, context, Demand(), previous=None, now=FIRST_AT, validity_seconds=3600.0)
+    advice = recommended(model, fit, context)
     own = model.default_setting(context)
     assert advice.basis is Basis.REPORTED
     assert advice.setting == own or advice.setting.thread_count > read.setting.thread_count

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from itertools import pairwise
 
 import numpy as np
@@ -13,13 +12,12 @@ from penstock.models.model import Appraisal
 from penstock.models.s3.upload import S3UploadModel, S3UploadSetting
 from penstock.optimizer import evidence
 from penstock.optimizer.objective import choose
-from penstock.optimizer.recommendation import recommend
 from penstock.units import GiB, MiB
-from penstock.vocabulary import Demand, Objective, Observation, Recommendation
+from penstock.vocabulary import Objective, Observation, Recommendation
+from tests.factories import recommended
 from tests.unit.models.s3.upload_world import UploadWorld, a_context, a_setting
 
 MODEL = S3UploadModel()
-NOW = datetime(2026, 1, 9, tzinfo=UTC)
 Probes = Sequence[Observation[S3UploadSetting]]
 Advice = Recommendation[S3UploadSetting]
 
@@ -39,7 +37,7 @@ def advised(world: UploadWorld, probes: Probes, previous: Advice | None = None, 
     """The advice after these."""
     fit = evidence.attach(MODEL.fit(world.place, probes, prior=None, seed=0), MODEL, probes)
     context = a_context(size=size or world.size)
-    return recommend(MODEL, fit, context, Demand(), previous=previous, now=NOW, validity_seconds=60.0)
+    return recommended(MODEL, fit, context, previous=previous)
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -12,7 +12,6 @@ from bench import sqs_world
 from penstock.models.s3.upload import S3UploadSetting
 from penstock.models.sqs.delivery import SqsDeliveryModel
 from penstock.operations.table import OPERATIONS
-from penstock.optimizer.recommendation import recommend
 from penstock.report.document import render_json
 from penstock.report.markdown import escape, render_markdown
 from penstock.report.page import render_html
@@ -20,7 +19,7 @@ from penstock.report.study import study
 from penstock.report.summary import advice_rows
 from penstock.units import MiB, number
 from penstock.vocabulary import Cost, Demand, Place
-from tests.factories import CONTEXT, NOON, PLACE, a_fit, a_recommendation, an_observation
+from tests.factories import CONTEXT, NOON, PLACE, a_fit, a_recommendation, an_observation, recommended
 from tests.unit.report.materials import HOUR, a_material, a_real_fit, a_report, real_advice, some_observations
 
 
@@ -136,7 +135,7 @@ def test_twice_of_all_that_a_host_divides_is_what_twice_the_threads_bring() -> N
     settings = [*model.ramp(context), sqs_world.a_setting(1)]
     observations = [sqs_world.observe(world, s, seed=n, number=n) for n, s in enumerate(settings)]
     fit = model.fit(place, observations, prior=None, seed=1)
-    advice = recommend(model, fit, context, few, previous=None, now=NOON, validity_seconds=3600)
+    advice = recommended(model, fit, context, few)
     report = a_report(
         observations={place: observations},
         fits=[fit],

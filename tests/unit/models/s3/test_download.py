@@ -13,10 +13,9 @@ from penstock.models.s3.download import S3DownloadModel, S3DownloadSetting
 from penstock.models.s3.read_objects import READ_OBJECT_BYTES_MAX
 from penstock.models.s3.upload import S3UploadModel
 from penstock.optimizer import evidence
-from penstock.optimizer.recommendation import recommend
 from penstock.units import GiB, KiB, MiB
 from penstock.vocabulary import Access, Basis, Demand, Objective, Observation, Origin, Recommendation, Sink
-from tests.factories import S3_TARIFF
+from tests.factories import S3_TARIFF, recommended
 from tests.unit.models.s3 import upload_world
 from tests.unit.models.s3.download_world import DownloadWorld, a_context, a_place, a_setting, history
 from tests.unit.models.s3.upload_world import UploadWorld
@@ -34,15 +33,7 @@ def fitted(observations: Sequence[Observation[S3DownloadSetting]], *, prior: Fit
 
 
 def advice(fit: Fit, size: int = 4 * GiB, demand: Demand | None = None) -> Recommendation[S3DownloadSetting]:
-    return recommend(
-        MODEL,
-        fit,
-        a_context(size=size),
-        demand or Demand(),
-        previous=None,
-        now=datetime(2026, 3, 1, tzinfo=UTC),
-        validity_seconds=3600.0,
-    )
+    return recommended(MODEL, fit, a_context(size=size), demand or Demand())
 
 
 def test_without_knowledge_it_does_as_boto3() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from math import exp
 
 import numpy as np
@@ -18,9 +17,9 @@ from penstock.models.s3.download import S3DownloadModel, S3DownloadSetting
 from penstock.models.s3.lateness import Lateness, lateness
 from penstock.models.s3.law import Transfers
 from penstock.optimizer import evidence
-from penstock.optimizer.recommendation import recommend
 from penstock.units import KiB, MiB
 from penstock.vocabulary import Demand, Objective, Observation, Recommendation
+from tests.factories import recommended
 from tests.unit.models.s3.download_world import DownloadWorld, a_place, a_setting
 
 MODEL = S3DownloadModel()
@@ -178,14 +177,8 @@ def learned(late: Sequence[float], every: int) -> Fit:
 
 
 def advised(fit: Fit, objective: Objective) -> S3DownloadSetting:
-    advice: Recommendation[S3DownloadSetting] = recommend(
-        MODEL,
-        fit,
-        WORLD.context,
-        Demand(objective=objective),
-        previous=None,
-        now=datetime(2026, 3, 1, tzinfo=UTC),
-        validity_seconds=3600.0,
+    advice: Recommendation[S3DownloadSetting] = recommended(
+        MODEL, fit, WORLD.context, Demand(objective=objective)
     )
     return advice.setting
 

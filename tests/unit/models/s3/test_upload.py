@@ -16,10 +16,9 @@ from penstock.models import burst
 from penstock.models.model import Fit
 from penstock.models.s3.parts import PART_COUNT_MAX, PART_SIZE_BYTES_MIN
 from penstock.models.s3.upload import S3UploadModel, S3UploadSetting
-from penstock.optimizer.recommendation import recommend
 from penstock.units import GiB, KiB, MiB
 from penstock.vocabulary import Context, Demand, Objective, Observation, Regime
-from tests.factories import S3_TARIFF
+from tests.factories import S3_TARIFF, recommended
 from tests.unit.models.s3.upload_world import (
     DESIGN,
     FIRST_AT,
@@ -300,7 +299,7 @@ def test_where_requests_are_the_limit_a_rate_is_advised() -> None:
     ]
     runs = [replace(each, request_count=512 + each.throttled_count) for each in runs]
     fit = MODEL.fit(context.place, runs, prior=None, seed=1)
-    advice = recommend(MODEL, fit, context, Demand(), previous=None, now=FIRST_AT, validity_seconds=60.0)
+    advice = recommended(MODEL, fit, context)
     assert 6 <= advice.setting.thread_count <= 12
     assert advice.bottleneck == "request-rate"
     limit = fit.parameters["prefix_requests_per_second"].expected
@@ -332,7 +331,7 @@ def test_a_few_refusals_of_a_hundred_say_only_that_the_limit_is_no_lower() -> No
         )
     ]
     fit = MODEL.fit(context.place, runs, prior=None, seed=1)
-    advice = recommend(MODEL, fit, context, Demand(), previous=None, now=FIRST_AT, validity_seconds=60.0)
+    advice = recommended(MODEL, fit, context)
     assert advice.setting.thread_count >= 170
     assert fit.parameters["prefix_requests_per_second"].expected > 2400
 
@@ -429,10 +428,7 @@ def test_who_does_not_say_gets_the_burst_where_it_ends_well_before_the_credits()
         (long, Regime.SUSTAINED, "For what the host sustains: the transfer would take "),
         (small, Regime.SUSTAINED, "For what the host sustains: work without an end "),
     ):
-        made, said = (
-            recommend(MODEL, fit, context, demand, previous=None, now=FIRST_AT, validity_seconds=60.0)
-            for demand in (auto, Demand(regime=regime))
-        )
+        made, said = (recommended(MODEL, fit, context, demand) for demand in (auto, Demand(regime=regime)))
         assert made.setting == said.setting
         assert made.derived["is_burst"] == (regime is Regime.BURST)
         assert words in made.explanation
@@ -470,9 +466,7 @@ def test_clients_are_told_the_threshold_as_it_is_derived() -> None:
     fit = fit_of(WORLD, history(WORLD, 6))
     for size in (MiB, 6 * MiB, 20 * MiB, GiB, 200 * GiB):
         for demand in (Demand(), Demand(object_count=64)):
-            advice = recommend(
-                MODEL, fit, a_context(size=size), demand, previous=None, now=FIRST_AT, validity_seconds=1.0
-            )
+            advice = recommended(MODEL, fit, a_context(size=size), demand)
             document = recommendation_document(advice, generation=0)
             told = upload_of(document).multipart_threshold_bytes
             assert told == advice.derived["multipart_threshold_bytes"]
@@ -544,15 +538,7 @@ def test_what_is_held_is_one_part_for_each_request_in_flight(
 def test_no_more_threads_are_advised_than_there_are_requests(size: int) -> None:
     """Of seven files that go whole seven can move at a time, however many connections the host would bear."""
     far = replace(WORLD, request_seconds=0.5)
-    advice = recommend(
-        MODEL,
-        fit_of(far, history(far, 12)),
-        a_context(size=size),
-        Demand(object_count=7),
-        previous=None,
-        now=FIRST_AT,
-        validity_seconds=1.0,
-    )
+    advice = recommended(MODEL, fit_of(far, history(far, 12)), a_context(size=size), Demand(object_count=7))
     assert advice.setting.thread_count <= 7 * ceil(size / advice.setting.part_size_bytes)
     assert advice.derived["connection_pool_count"] <= 1 + 7 * ceil(size / advice.setting.part_size_bytes)
 

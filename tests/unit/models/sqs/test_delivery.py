@@ -1,6 +1,5 @@
 import dataclasses
 import json
-from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
@@ -11,7 +10,6 @@ from penstock.lab.sqs import ActionTruth, QueueTruth
 from penstock.models.model import Fit
 from penstock.models.sqs.delivery import SqsDeliveryModel, SqsDeliverySetting
 from penstock.optimizer.deliberation import Case, deliberate
-from penstock.optimizer.recommendation import recommend
 from penstock.trial.simulated_host import World
 from penstock.units import KiB, MiB
 from penstock.vocabulary import (
@@ -26,7 +24,7 @@ from penstock.vocabulary import (
     knobs,
     setting_values,
 )
-from tests.factories import NOON
+from tests.factories import recommended
 
 MODEL = SqsDeliveryModel()
 # The deleter is a tenth slower than the sender, and everything takes about 20 ms.
@@ -142,7 +140,7 @@ def test_long_work_on_a_message_is_named_as_the_limit() -> None:
     """With 20 s each it is what holds the receivers; with a millisecond their requests are."""
     for work_seconds, count_max, limit in ((20.0, 64, "work"), (0.001, 6, "connections")):
         demand = Demand(work_seconds=work_seconds, thread_count_max=count_max)
-        chosen = recommend(MODEL, FIT, CONTEXT, demand, previous=None, now=NOON, validity_seconds=60.0)
+        chosen = recommended(MODEL, FIT, CONTEXT, demand)
         assert chosen.bottleneck == limit
         span = "times as fast as boto3's default (90 %"
         assert (span in chosen.explanation) is (limit == "connections")
@@ -198,9 +196,7 @@ def test_hard_limits_hold_while_they_can() -> None:
 def test_no_more_threads_than_were_allowed(limit: int, rate: float | None, work_seconds: float) -> None:
     """However long the work keeps a receiver: with fewer of them less is carried."""
     demand = Demand(thread_count_max=limit, message_rate_per_second=rate, work_seconds=work_seconds)
-    found = recommend(
-        MODEL, FIT, CONTEXT, demand, previous=None, now=datetime.now(UTC), validity_seconds=60.0
-    ).setting
+    found = recommended(MODEL, FIT, CONTEXT, demand).setting
     assert found.sender_thread_count + found.receiver_thread_count + found.deleter_thread_count <= limit
 
 
@@ -430,15 +426,7 @@ def test_a_demand_that_nothing_meets_is_met_as_far_as_it_can_be(rate: float) -> 
 def test_advice_that_gains_nothing_over_the_default_says_what_it_has_beside_it() -> None:
     """Where one message at a time carries the load, what is left to give is that a backlog cannot collapse."""
     demand = Demand(message_rate_per_second=5.0)
-    advice = recommend(
-        MODEL,
-        FIT,
-        CONTEXT,
-        demand,
-        previous=None,
-        now=datetime(2026, 3, 1, tzinfo=UTC),
-        validity_seconds=600.0,
-    )
+    advice = recommended(MODEL, FIT, CONTEXT, demand)
     assert advice.gain_over_default == Estimate(1.0, 1.0, 1.0)
     assert advice.explanation.endswith(
         " As fast as boto3's default to within 2 %, with 4 connections instead of 3 and limits to what is under way, "

@@ -306,9 +306,7 @@ def _locked(path: Path) -> int:
             f"another penstockd (process {process}) works on {path.parent}; "
             "stop it, or give this one its own daemon.state_directory"
         ) from error
-    with contextlib.suppress(
-        OSError
-    ):  # the number is a courtesy; a full disk must not turn it into a refusal
+    with contextlib.suppress(OSError):  # a courtesy, which a full disk must not turn into a refusal
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
     return descriptor

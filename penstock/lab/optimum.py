@@ -61,9 +61,8 @@ def calm(truth: LinkTruth) -> LinkTruth:
 class IdealClient:
     """One that moves a whole object one way, in requests of a size. Not from within a running event loop."""
 
-    move: Callable[
-        [S3Service, Sequence[int], int], Awaitable[None]
-    ]  # requests of these sizes, by so many threads
+    # Requests of these sizes, by so many threads.
+    move: Callable[[S3Service, Sequence[int], int], Awaitable[None]]
     is_legal: Callable[[int, int], bool]  # for the largest request, and how many there are
     request_sizes_bytes: Sequence[int]  # that are tried
 

@@ -131,7 +131,7 @@ def test_every_exception_is_caught_at_the_listed_edges_alone() -> None:
 
 
 EXPLODED = re.compile(
-    r"[(\[{]\n[^\n#]*  # [^\n]*\n *[)\]}][^\n]*$|^ *[)\]}]  # (?!noqa|type|fmt)[^\n]*$", re.MULTILINE
+    r"[(\[{]\n[^\n#]*  # [^\n]*\n *[)\]}][^\n]*$|^ *[)\]}][,:]?  # (?!noqa|type|fmt)[^\n]*$", re.MULTILINE
 )
 
 

@@ -343,9 +343,7 @@ def test_one_cycle_in_the_foreground(stage: DaemonHouse) -> None:
     assert ended.returncode == 0, ended.stderr
     document = json.loads(ended.stdout)
     assert {cycle["operation"] for cycle in document["cycles"]} == {"s3_upload", "sqs_delivery"}
-    for cycle in document[
-        "cycles"
-    ]:  # a busy host is rightly not measured by the time of its requests to a queue
+    for cycle in document["cycles"]:  # of a busy host requests to a queue rightly tell nothing
         assert cycle["is_conclusive"] or cycle["operation"] == "sqs_delivery", cycle["sentence"]
     assert stage.leftovers() == []
 

@@ -18,11 +18,7 @@ from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
 
 _IDLE = (  # of the operator's name, and of the line before the change and after: what need not be tried
-    (
-        r"BinaryOperator_(Mul|Pow)_",
-        r"(^|[(,\[])\s*$",
-        r"",
-    ),  # a star before arguments: another sign is no Python
+    (r"BinaryOperator_(Mul|Pow)_", r"(^|[(,\[])\s*$", r""),  # a star before arguments: no other is Python
     (r"_(Is_Eq|IsNot_NotEq)$", r"", r""),  # of None and of enumerations the same
     (r"NumberReplacer", r"^[A-Z_]+\b.* = ", r"^\d\d"),  # 61 for 60: where a bound lies is a decision
     # How values are made is held by types; and that sequences are as long as each other is an assertion.

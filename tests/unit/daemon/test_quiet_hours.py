@@ -33,11 +33,7 @@ def at(text: str) -> datetime:
         (["08:00-18:00 local"], "2026-01-15 14:00", "2026-01-15 23:00"),  # five hours behind in winter
         (["08:00-18:00 local"], "2026-07-15 12:30", "2026-07-15 22:00"),  # and four in summer
         (["22:00-06:00 local"], "2026-03-08 04:00", "2026-03-08 10:00"),  # the night that is an hour shorter
-        (
-            ["02:15-03:15 local"],
-            "2026-03-08 07:00",
-            "2026-03-08 07:15",
-        ),  # of which there are 15 minutes, from 3:00 on
+        (["02:15-03:15 local"], "2026-03-08 07:00", "2026-03-08 07:15"),  # 15 minutes of it, from 3:00
         (["01:00-02:30 local"], "2026-03-08 06:30", "2026-03-08 07:00"),  # the clocks go from 2:00 to 3:00
         (["02:00-02:45 local"], "2026-03-08 07:10", None),
         (["01:15-01:45 local"], "2026-11-01 05:20", "2026-11-01 05:45"),  # of the hour that comes twice

@@ -259,10 +259,8 @@ MANY = [(n, 100.0) for n in (4, 8, 16, 32)]
         ({"prices": {8: 10**6}}, 16),  # as much as all that there is to spend
         ({"prices": {8: 10**6 + 1}}, 16),
         ({"prices": {8: 10**6}, "beliefs": SURE | {8: (0.0, 0.5), 16: (0.0, 0.35)}}, 8),
-        (
-            {"beliefs": SURE | {4: (0.3, 0.01), 8: (0.0, 0.45), 16: (0.0, 0.46)}},
-            8,
-        ),  # as the advice would weigh connections
+        # As the advice would weigh connections.
+        ({"beliefs": SURE | {4: (0.3, 0.01), 8: (0.0, 0.45), 16: (0.0, 0.46)}}, 8),
         ({"refused": {8: 0.3}}, 16),
         ({"beliefs": {4: (0.0, 0.01), 8: (0.0, 0.4), 16: (0.0, 0.5), 32: (0.0, 0.01)}}, 16),
         ({"beliefs": {4: (0.0, 0.01), 8: (-9.0, 0.5), 16: (0.0, 0.4), 32: (0.0, 0.01)}}, 16),

@@ -407,10 +407,7 @@ def counted(copies: list[list[int]]) -> tuple[int, ...]:
     [
         ([[0, 1]], (2, 0, 2, 0)),
         ([[0], [], [0]], (1, 1, 1, 1)),  # it came back although it was deleted: at least once
-        (
-            [[0, 1, 2], [2], []],
-            (3, 1, 3, 1),
-        ),  # the first copy of 2 was still waiting: its handle is an old one
+        ([[0, 1, 2], [2], []], (3, 1, 3, 1)),  # by an old handle: the first copy of 2 was still waiting
         ([[0, 0]], (1, 1, 1, 1)),
     ],
 )

@@ -19,6 +19,18 @@ class Clock(Protocol):
         ...
 
 
+class Stopwatch:
+    """Seconds since it was made."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._began_seconds = clock.monotonic_seconds()
+
+    def elapsed_seconds(self) -> float:
+        """Since then."""
+        return self._clock.monotonic_seconds() - self._began_seconds
+
+
 class SystemClock:
     """The clock of this machine.
 

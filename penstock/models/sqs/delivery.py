@@ -110,6 +110,11 @@ class SqsDeliverySetting:
     send_window_message_count: int = knob(0, 120_000, default=0, is_divided=True)  # sent and not yet received
     receive_window_message_count: int = knob(0, 120_000, default=0, is_divided=True)  # not yet deleted
 
+    @property
+    def thread_count(self) -> int:
+        """Of all three kinds: each has a connection."""
+        return self.sender_thread_count + self.receiver_thread_count + self.deleter_thread_count
+
 
 class SqsDeliveryModel:
     """Messages through a queue: as many as wanted, soon, never twice."""
@@ -288,7 +293,7 @@ class SqsDeliveryModel:
         return Appraisal(
             value=goodput,
             latency_seconds=outcome.latency_seconds.mean(axis=0),
-            connection_count=np.array([float(_thread_count(s)) for s in settings]),
+            connection_count=np.array([float(s.thread_count) for s in settings]),
             memory_bytes=np.array([_memory_bytes(s, context) for s in settings]),
             request_rate_per_second=3.0
             * goodput
@@ -345,7 +350,7 @@ class SqsDeliveryModel:
             visibility_timeout_seconds=timeout_seconds,
         )
         derived = {
-            "connection_pool_count": float(_thread_count(setting) + 2),
+            "connection_pool_count": float(setting.thread_count + 2),
             "wait_time_seconds": WAIT_TIME_SECONDS,
             "visibility_timeout_seconds": timeout_seconds,
             "batch_linger_seconds": linger,
@@ -696,13 +701,9 @@ def _capped(goodput: Array, demand: Demand) -> Array:
     return goodput if rate is None else np.asarray(np.minimum(goodput, rate))
 
 
-def _thread_count(setting: SqsDeliverySetting) -> int:
-    return setting.sender_thread_count + setting.receiver_thread_count + setting.deleter_thread_count
-
-
 def _memory_bytes(setting: SqsDeliverySetting, context: Context) -> float:
-    held = setting.receive_window_message_count + setting.batch_message_count * _thread_count(setting)
-    return float(held * (context.payload_size_bytes + KiB) + _thread_count(setting) * MEMORY_BYTES_PER_THREAD)
+    held = setting.receive_window_message_count + setting.batch_message_count * setting.thread_count
+    return float(held * (context.payload_size_bytes + KiB) + setting.thread_count * MEMORY_BYTES_PER_THREAD)
 
 
 def _meeting(measure: Array, most: float, kept: Indices) -> Indices:

@@ -202,8 +202,7 @@ def _choose(conditions: Conditions, settings: list[SqsDeliverySetting], outcome:
         filling = (setting.batch_message_count - 1) / wanted / 2.0  # until a batch is full, on average
         latency = float(outcome.latency_seconds[0, index]) + filling
         late = 0.0 if objective is None else max(0.0, latency - objective)
-        threads = setting.sender_thread_count + setting.receiver_thread_count + setting.deleter_thread_count
-        return (round(short, 3), round(late, 4), float(threads), latency)
+        return (round(short, 3), round(late, 4), float(setting.thread_count), latency)
 
     return min(range(len(settings)), key=order)
 
@@ -240,12 +239,11 @@ def _plan(conditions: Conditions, setting: SqsDeliverySetting, timeout_seconds: 
         float(outcome.held_seconds.mean()),
     )
     keeps_order = queue_class(conditions.service_class).keeps_order
-    threads = setting.sender_thread_count + setting.receiver_thread_count + setting.deleter_thread_count
     return SqsPlan(
         setting=setting,
         batch_linger_seconds=rounded(linger),
         wait_time_seconds=WAIT_TIME_SECONDS,
-        connection_pool_count=threads + 2,
+        connection_pool_count=setting.thread_count + 2,
         receive_pause_at_oldest_undeleted_seconds=RECEIVE_PAUSE_FRACTION * timeout_seconds,
         visibility_timeout_seconds=timeout_seconds,
         goodput_messages_per_second=_estimate(rate),

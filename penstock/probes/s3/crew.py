@@ -1,7 +1,7 @@
 """Knows how the threads of a probe share its requests: which goes next, what trouble means, and when it is enough.
 
-What a request does is the probe's own affair (`move`): a part to send, a range to read. What the measures of an
-observation say about such requests is told here, for both have the same (`<noun>` is `part` or `range`):
+What a request does is the affair of whoever is such a crew (`move`): a part to send, a range to read. What the measures
+of an observation say about such requests is told here, for both have the same (`<noun>` is `part` or `range`):
 
 - `<noun>_count`: requests that carried a body and succeeded.
 - `connection_count`: the most of such requests in flight, never above the thread count.
@@ -21,17 +21,20 @@ from __future__ import annotations
 import asyncio
 import heapq
 import math
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import ClassVar, Generic
 
-from penstock.clock import Clock
+from penstock.clock import Clock, Stopwatch
 from penstock.models.inference.histogram import histogram_of, pairs_of
+from penstock.models.s3.directions import S3SettingT
 from penstock.probes.measurement import Effort, LatencySummary, summarize
 from penstock.probes.outside import Denied, Missing, RequestError, Throttled, Unreachable, Unsent
 from penstock.probes.probe import inconclusive
 from penstock.units import format_bytes
-from penstock.vocabulary import Cost, Observation, Outcome, ProbePlan, SettingT
+from penstock.vocabulary import Cost, Observation, Outcome, ProbePlan
 
 WAVE_COUNT_ENOUGH = 8  # waves of requests for each thread: a steady state, and no more than it needs
 PART_COUNT_ENOUGH_MIN = 16
@@ -39,9 +42,6 @@ OBJECT_COUNT_ENOUGH_MIN = 64
 FAILURE_COUNT_MAX = 8  # and two for each thread: past this the service is not measured but molested
 THROTTLE_PAUSE_SECONDS = 0.1  # after the first throttle in a row; doubles
 THROTTLE_PAUSE_SECONDS_MAX = 2.0
-
-Move = Callable[[int, int], Awaitable[None]]
-"""Make one request: the thread, and the number of what it is about. Raises RequestError."""
 
 
 def count_enough(thread_count: int, object_part_count: int, *, wanted_count: int | None = None) -> int:
@@ -71,17 +71,18 @@ class Sample:
     size_bytes: int
 
 
-@dataclass(slots=True, kw_only=True)
-class Crew:
-    """The threads of one run, what is left for them to do, and what they did."""
+@dataclass(kw_only=True)
+class Crew(ABC, Generic[S3SettingT]):
+    """The threads of one run, what is left for them to do, and what they did; whoever is one says what a request is."""
 
+    noun: ClassVar[str]  # what a request moves
+
+    plan: ProbePlan[S3SettingT]
     clock: Clock
-    thread_count: int
     cost_max: Cost  # of the requests with a body, failures included
-    size_bytes: Callable[[int], int]  # of the request with a number
-    move: Move
     reserve_seconds: float = 0.0  # what comes after the last request
     samples: list[Sample] = field(default_factory=list)
+    first_byte_seconds: list[float] = field(default_factory=list)  # until an answer began, where that is seen
     attempt_count: int = 0
     attempted_bytes: int = 0
     throttled_count: int = 0
@@ -94,19 +95,51 @@ class Crew:
     _in_flight_count: int = 0
     _idle_from_seconds: float | None = None
     _refused_from_seconds: float | None = None
-    _began_seconds: float = 0.0
+    _stopwatch: Stopwatch = field(init=False)
     _request_seconds_max: float = 0.0
 
-    def begin(self) -> None:
-        """The time of the transfer begins."""
-        self._began_seconds = self.clock.monotonic_seconds()
+    @abstractmethod
+    def size_bytes(self, number: int) -> int:
+        """Of the request with a number."""
+
+    @abstractmethod
+    async def move(self, thread: int, number: int) -> None:
+        """Make one request. Raises RequestError."""
+
+    @abstractmethod
+    async def carry_out(self) -> None:
+        """All that there is to do: requests with a body (`work`), and those around them. Raises RequestError."""
+
+    @property
+    @abstractmethod
+    def used(self) -> Cost:
+        """By the whole run so far."""
+
+    @abstractmethod
+    def measures(self) -> Mapping[str, float]:
+        """What there is to say of it besides."""
+
+    @abstractmethod
+    def why_nothing(self) -> str:
+        """Where not even one request ended in time."""
+
+    async def transfer(self) -> None:
+        """All that is measured, within the time that there is."""
+        self._stopwatch = Stopwatch(self.clock)
+        try:
+            async with asyncio.timeout(self.cost_max.duration_seconds):
+                await self.carry_out()
+        except TimeoutError:
+            pass  # what has ended until now is what was measured
+        except RequestError as error:
+            self.count_trouble(error)
 
     async def work(self, numbers: Sequence[int]) -> None:
         """Make all these requests, as far as the plan pays for them."""
         self._left = list(numbers)
         heapq.heapify(self._left)
         async with asyncio.TaskGroup() as group:
-            for thread in range(min(self.thread_count, len(self._left))):
+            for thread in range(min(self.plan.setting.thread_count, len(self._left))):
                 group.create_task(self._work_as(thread))
 
     async def _work_as(self, thread: int) -> None:
@@ -164,19 +197,25 @@ class Crew:
             self._refused_from_seconds = self._refused_from_seconds or self.elapsed_seconds()
         else:
             self.failed_count += 1
-        too_many = self.throttled_count + self.failed_count >= FAILURE_COUNT_MAX + 2 * self.thread_count
+        most = FAILURE_COUNT_MAX + 2 * self.plan.setting.thread_count
+        too_many = self.throttled_count + self.failed_count >= most
         self.is_hopeless = self.is_hopeless or too_many or isinstance(error, (Denied, Missing))
 
     def elapsed_seconds(self) -> float:
         """Since the transfer began."""
-        return self.clock.monotonic_seconds() - self._began_seconds
+        return self._stopwatch.elapsed_seconds()
+
+    @property
+    def moved_bytes(self) -> int:
+        """By requests that succeeded."""
+        return sum(sample.size_bytes for sample in self.samples)
 
     def while_busy(self, effort: Effort) -> Effort:
         """The same, of the time in which every thread had something to do: to wait for a straggler takes no processor.
 
         What it took is shared out evenly among the bytes.
         """
-        moved_bytes, until = sum(s.size_bytes for s in self.samples), self._idle_from_seconds
+        moved_bytes, until = self.moved_bytes, self._idle_from_seconds
         if not moved_bytes or not until:
             return effort
         ratio = self._bytes_within((0.0, until)) / moved_bytes * effort.duration_seconds / until
@@ -186,32 +225,21 @@ class Crew:
             client_cpu_wait_fraction=ratio * effort.client_cpu_wait_fraction,
         )
 
-    def outcome(
-        self,
-        plan: ProbePlan[SettingT],
-        started_at: datetime,
-        effort: Effort,
-        *,
-        noun: str,
-        used: Cost,
-        worker_count: int,
-        measures: Mapping[str, float],
-        why_nothing: str,
-        first_byte_seconds: Sequence[float] = (),
-    ) -> Outcome[SettingT]:
-        """What the run amounts to; `why_nothing` where not even one request ended in time."""
+    def outcome(self, started_at: datetime, effort: Effort, worker_count: int) -> Outcome[S3SettingT]:
+        """What the run amounts to, by so many processes."""
         seconds = [sample.ended_seconds - sample.started_seconds for sample in self.samples]
         latencies = summarize(seconds)
-        reason = self._disturbance(latencies, effort, why_nothing)
+        reason = self._disturbance(latencies, effort)
         if reason is not None:
-            return inconclusive(plan, started_at, reason, used)
+            return inconclusive(self.plan, started_at, reason, self.used)
+        times = {"request_seconds": seconds, "first_byte_seconds": self.first_byte_seconds}
         return Observation(
-            context=plan.context,
-            setting=plan.setting,
+            context=self.plan.context,
+            setting=self.plan.setting,
             started_at=started_at,
             duration_seconds=effort.duration_seconds,
-            transferred_bytes=sum(sample.size_bytes for sample in self.samples),
-            request_count=used.request_count,
+            transferred_bytes=self.moved_bytes,
+            request_count=self.used.request_count,
             throttled_count=self.throttled_count,
             failed_count=self.failed_count,
             latency_seconds_mean=latencies.mean_seconds,
@@ -220,16 +248,12 @@ class Crew:
             client_cpu_fraction=effort.client_cpu_fraction,
             loop_lag_seconds_max=effort.loop_lag_seconds_max,
             measures={
-                **self._measures(noun, latencies),
+                **self._usual_measures(latencies),
                 "worker_count": worker_count,
                 "client_cpu_demand_fraction": effort.client_cpu_demand_fraction,
-                **measures,
+                **self.measures(),
             },
-            histograms={
-                name: histogram_of(times)
-                for name, times in (("request_seconds", seconds), ("first_byte_seconds", first_byte_seconds))
-                if times
-            },
+            histograms={name: histogram_of(found) for name, found in times.items() if found},
             successive=pairs_of(self._seconds_by_thread()),
         )
 
@@ -239,14 +263,15 @@ class Crew:
             threads.setdefault(sample.thread, []).append(sample.ended_seconds - sample.started_seconds)
         return threads.values()
 
-    def _disturbance(self, latencies: LatencySummary, effort: Effort, why_nothing: str) -> str | None:
+    def _disturbance(self, latencies: LatencySummary, effort: Effort) -> str | None:
         if self.samples:
             return effort.disturbance(latencies.p50_seconds, may_be_cpu_bound=True)
         if self.trouble is not None:
             return f"no request succeeded; {self.trouble}"
-        return effort.disturbance(math.inf) or why_nothing
+        return effort.disturbance(math.inf) or self.why_nothing()
 
-    def _measures(self, noun: str, latencies: LatencySummary) -> dict[str, float]:
+    def _usual_measures(self, latencies: LatencySummary) -> dict[str, float]:
+        noun = self.noun
         measures: dict[str, float] = {
             f"{noun}_count": latencies.count,
             "connection_count": self.connection_count,

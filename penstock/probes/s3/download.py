@@ -21,16 +21,13 @@ What an observation's `measures` say beside those of `crew` (a number that was n
 
 from __future__ import annotations
 
-import asyncio
 import math
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from dataclasses import dataclass, replace
 
-from penstock.clock import Clock
 from penstock.models.prices import RETRIEVAL_CLASSES
 from penstock.models.s3.download import S3DownloadSetting
 from penstock.models.s3.read_objects import READ_OBJECT_BYTES_MAX
-from penstock.probes.measurement import Effort, summarize
+from penstock.probes.measurement import summarize
 from penstock.probes.outside import Missing, RangeReader, Refused, RequestError
 from penstock.probes.probe import NO_TIME, inconclusive
 from penstock.probes.s3.crew import Crew, count_enough, too_little
@@ -129,25 +126,26 @@ class S3DownloadProbe:
         started_at = self._workspace.clock.now()
         download = _Download(
             plan=plan,
+            clock=self._workspace.clock,
+            cost_max=allotment.cost_max,
+            prepared=self.used,
             allotment=allotment,
             reader=duty.workers or self._workspace.store,
-            clock=self._workspace.clock,
             bucket=self._workspace.bucket,
             source=source,
             read_before_bytes=self._read_bytes.get(source.key, 0),
         )
-        prepared = self.used
         try:
-            effort = download.crew.while_busy(await duty.measured(download.transfer()))
+            effort = download.while_busy(await duty.measured(download.transfer()))
         finally:
-            self.used = prepared + download.used
+            self.used = download.used
             self._read_bytes[source.key] = download.read_bytes
-        if isinstance(download.crew.trouble, (Missing, Refused)):  # it is gone, or another one
+        if isinstance(download.trouble, (Missing, Refused)):  # it is gone, or another one
             self._named = None
             self._objects.forget(source.key)
             self._read_bytes.pop(source.key)
-        duty.learn(effort, thread_count=download.crew.connection_count)
-        return download.outcome(started_at, effort, duty.worker_count, used=self.used)
+        duty.learn(effort, thread_count=download.connection_count)
+        return download.outcome(started_at, effort, duty.worker_count)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,63 +183,48 @@ class Allotment:
             refusal=refusal,
         )
 
-    def size_bytes(self, number: int) -> int:
-        """Of the range with this number, from 0."""
-        return self.tail_bytes if number == self.object_range_count - 1 else self.range_bytes
-
 
 @dataclass(kw_only=True)
-class _Download:
+class _Download(Crew[S3DownloadSetting]):
     """One run: who reads what."""
 
-    plan: ProbePlan[S3DownloadSetting]
+    noun = "range"
+
+    prepared: Cost  # what it took that there is something to read
     allotment: Allotment
     reader: RangeReader
-    clock: Clock
     bucket: str
     source: ReadObject
     read_before_bytes: int
-    first_byte_seconds: list[float] = field(default_factory=list)
-    crew: Crew = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.crew = Crew(
-            clock=self.clock,
-            thread_count=self.plan.setting.thread_count,
-            cost_max=self.allotment.cost_max,
-            size_bytes=self.allotment.size_bytes,
-            move=self._read,
-        )
 
     @property
     def used(self) -> Cost:
-        return Cost(
-            transferred_bytes=self.crew.attempted_bytes,
-            request_count=self.crew.attempt_count,
+        """With what was put first."""
+        return self.prepared + Cost(
+            transferred_bytes=self.attempted_bytes,
+            request_count=self.attempt_count,
             usd=self.plan.tariff.usd(
-                read_request_count=self.crew.attempt_count, received_bytes=self.crew.attempted_bytes
+                read_request_count=self.attempt_count, received_bytes=self.attempted_bytes
             ),
         )
 
     @property
     def read_bytes(self) -> int:
         """Of the object, by all runs so far."""
-        return self.read_before_bytes + self._downloaded_bytes
+        return self.read_before_bytes + self.moved_bytes
 
-    @property
-    def _downloaded_bytes(self) -> int:
-        return sum(sample.size_bytes for sample in self.crew.samples)
+    async def carry_out(self) -> None:
+        """See the base."""
+        await self.work(range(self.allotment.range_count))
 
-    async def transfer(self) -> None:
-        """All that is measured, within the time that is left."""
-        self.crew.begin()
-        try:
-            async with asyncio.timeout(self.allotment.cost_max.duration_seconds):
-                await self.crew.work(range(self.allotment.range_count))
-        except TimeoutError:
-            pass  # what has ended until now is what was measured
+    def size_bytes(self, number: int) -> int:
+        """Of the range with this number, from 0."""
+        allotment = self.allotment
+        is_tail = number == allotment.object_range_count - 1
+        return allotment.tail_bytes if is_tail else allotment.range_bytes
 
-    async def _read(self, thread: int, number: int) -> None:
+    async def move(self, thread: int, number: int) -> None:
+        """Read a range."""
         del thread
         first_slot = self.read_before_bytes // self.allotment.range_bytes
         slot = (first_slot + number) % self.allotment.slot_count
@@ -250,28 +233,21 @@ class _Download:
             self.bucket,
             self.source.key,
             start,
-            start + self.allotment.size_bytes(number),
+            start + self.size_bytes(number),
             object_size_bytes=self.source.size_bytes,
         )
         self.first_byte_seconds.append(reading.first_byte_seconds)
 
-    def outcome(
-        self, started_at: datetime, effort: Effort, worker_count: int, *, used: Cost
-    ) -> Outcome[S3DownloadSetting]:
-        return self.crew.outcome(
-            self.plan,
-            started_at,
-            effort,
-            noun="range",
-            used=used,
-            worker_count=worker_count,
-            measures=self._measures(used),
-            first_byte_seconds=self.first_byte_seconds,
-            why_nothing=f"no range of {format_bytes(self.allotment.range_bytes)} came within "
-            f"{format_seconds(self.allotment.cost_max.duration_seconds)}: allow more time, or probe smaller ranges",
+    def why_nothing(self) -> str:
+        """See the base."""
+        size, seconds = (
+            format_bytes(self.allotment.range_bytes),
+            format_seconds(self.cost_max.duration_seconds),
         )
+        return f"no range of {size} came within {seconds}: allow more time, or probe smaller ranges"
 
-    def _measures(self, used: Cost) -> dict[str, float]:
+    def measures(self) -> dict[str, float]:
+        """Of the object, and of how its answers began."""
         first_bytes = summarize(self.first_byte_seconds)
         again_bytes = self.read_bytes - max(self.source.size_bytes, self.read_before_bytes)
         return {
@@ -282,9 +258,9 @@ class _Download:
             "first_byte_seconds_p50": first_bytes.p50_seconds,
             "first_byte_seconds_p90": first_bytes.p90_seconds,
             "first_byte_seconds_p99": first_bytes.p99_seconds,
-            "read_before_fraction": max(0, again_bytes) / max(self._downloaded_bytes, 1),
-            "downloaded_bytes": self._downloaded_bytes,
-            "attempted_bytes": used.transferred_bytes,
+            "read_before_fraction": max(0, again_bytes) / max(self.moved_bytes, 1),
+            "downloaded_bytes": self.moved_bytes,
+            "attempted_bytes": self.used.transferred_bytes,
         }
 
 

@@ -23,12 +23,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from hashlib import md5
 
-from penstock.clock import Clock
 from penstock.models.s3.upload import S3UploadSetting
 from penstock.probes.cleaning import clean_up_shielded, struck_when_gone
 from penstock.probes.leftovers import run_name
-from penstock.probes.measurement import Effort
-from penstock.probes.outside import BodySender, RequestError
+from penstock.probes.outside import BodySender
 from penstock.probes.probe import NO_TIME, Leftover, LeftoverKind, inconclusive
 from penstock.probes.s3.crew import Crew, count_enough, too_little
 from penstock.probes.s3.payload import incompressible_payload
@@ -81,10 +79,11 @@ class S3UploadProbe:
         written = self._workspace.written(run_name(started_at))
         upload = _Upload(
             plan=plan,
+            clock=self._workspace.clock,
+            cost_max=allotment.cost_max,
             allotment=allotment,
             written=written,
             sender=duty.workers or self._workspace.store,
-            clock=self._workspace.clock,
             body=self._payload_source(allotment.body_bytes, plan.seed),
         )
         leftover = Leftover(
@@ -92,7 +91,7 @@ class S3UploadProbe:
         )
         await self._workspace.journal.record(leftover)
         try:
-            effort = upload.crew.while_busy(await duty.measured(upload.transfer()))
+            effort = upload.while_busy(await duty.measured(upload.transfer()))
         finally:
             removal = struck_when_gone(
                 self._workspace.journal,
@@ -104,7 +103,7 @@ class S3UploadProbe:
                 await clean_up_shielded(removal, seconds_max=CLEAN_UP_SECONDS_MAX)
             finally:
                 self.used = upload.used
-        duty.learn(effort, thread_count=upload.crew.connection_count)
+        duty.learn(effort, thread_count=upload.connection_count)
         if self._is_verified:
             await asyncio.to_thread(upload.verify)
         return upload.outcome(started_at, effort, duty.worker_count)
@@ -166,73 +165,52 @@ def _affordable_part_count(plan: ProbePlan[S3UploadSetting], body_bytes: int, *,
 
 
 @dataclass(kw_only=True)
-class _Upload:
+class _Upload(Crew[S3UploadSetting]):
     """One run: what is outside because of it, and what is still to be removed."""
 
-    plan: ProbePlan[S3UploadSetting]
+    noun = "part"
+
     allotment: Allotment
     written: Written
     sender: BodySender
-    clock: Clock
     body: bytes
-    crew: Crew = field(init=False)
     create_seconds: float | None = None
     complete_seconds: float | None = None
     # Of each body that was sent: its size, and the ETag.
     told: list[tuple[int, str]] = field(default_factory=list)
     checked: dict[str, float] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self.crew = Crew(
-            clock=self.clock,
-            thread_count=self.plan.setting.thread_count,
-            cost_max=self.allotment.cost_max,
-            size_bytes=self._size_bytes,
-            move=self._send,
-        )
-
     @property
     def may_arrive_later(self) -> bool:
         """Whether a request without an answer may be carried out after the clean-up."""
-        return self.crew.lost_count > 0
+        return self.lost_count > 0
 
-    async def transfer(self) -> None:
-        """All that is measured, within the plan's time."""
-        self.crew.begin()
-        try:
-            async with asyncio.timeout(self.plan.cost_max.duration_seconds):
-                if self.allotment.is_multipart:
-                    await self._transfer_multipart()
-                else:
-                    await self._work()
-        except TimeoutError:
-            pass  # what has ended until now is what was measured
-        except RequestError as error:
-            self.crew.count_trouble(error)
-
-    async def _transfer_multipart(self) -> None:
-        started_seconds = self.crew.elapsed_seconds()
+    async def carry_out(self) -> None:
+        """See the base."""
+        numbers = range(1, self.allotment.part_count + 1)
+        if not self.allotment.is_multipart:
+            await self.work(numbers)
+            return
+        started_seconds = self.elapsed_seconds()
         await self.written.create()
-        self.create_seconds = self.crew.elapsed_seconds() - started_seconds
-        self.crew.reserve_seconds = 2 * self.create_seconds  # for the completion
-        await self._work()
+        self.create_seconds = self.elapsed_seconds() - started_seconds
+        self.reserve_seconds = 2 * self.create_seconds  # for the completion
+        await self.work(numbers)
         if etags := self.written.consecutive_etags:
-            started_seconds = self.crew.elapsed_seconds()
+            started_seconds = self.elapsed_seconds()
             await self.written.complete(etags)
-            self.complete_seconds = self.crew.elapsed_seconds() - started_seconds
+            self.complete_seconds = self.elapsed_seconds() - started_seconds
 
-    async def _work(self) -> None:
-        await self.crew.work(range(1, self.allotment.part_count + 1))
-
-    async def _send(self, thread: int, part_number: int) -> None:
-        size_bytes = self._size_bytes(part_number)
+    async def move(self, thread: int, number: int) -> None:
+        """Send a part, or an object."""
+        size_bytes = self.size_bytes(number)
         body = self.body if size_bytes == len(self.body) else self.body[:size_bytes]
         written = self.written
         if written.upload_id is not None:
             etag = await self.sender.upload_part(
-                written.bucket, written.object_key, written.upload_id, part_number, body
+                written.bucket, written.object_key, written.upload_id, number, body
             )
-            written.etags[part_number] = etag
+            written.etags[number] = etag
         else:
             key = written.key_of_thread(thread)
             etag = await written.put(key, self.sender.put_object(written.bucket, key, body))
@@ -247,50 +225,42 @@ class _Upload:
             "checksum_wrong_count": len(self.told) - right_count,
         }
 
-    def _size_bytes(self, part_number: int) -> int:
+    def size_bytes(self, number: int) -> int:
+        """See the base."""
         allotment = self.allotment
-        is_tail = allotment.is_multipart and part_number == allotment.object_part_count
+        is_tail = allotment.is_multipart and number == allotment.object_part_count
         return allotment.tail_bytes if is_tail else allotment.body_bytes
 
     @property
     def used(self) -> Cost:
+        """With what removes it."""
         removal = self.written.removal
-        writing = self.crew.attempt_count + self.written.request_count
+        writing = self.attempt_count + self.written.request_count
         return Cost(
-            transferred_bytes=self.crew.attempted_bytes,
+            transferred_bytes=self.attempted_bytes,
             request_count=writing + removal.request_count,
             usd=self.plan.tariff.usd(
                 write_request_count=writing + removal.listing_count,
                 free_request_count=removal.request_count - removal.listing_count,
-                sent_bytes=self.crew.attempted_bytes,
+                sent_bytes=self.attempted_bytes,
             ),
         )
 
-    def outcome(self, started_at: datetime, effort: Effort, worker_count: int) -> Outcome[S3UploadSetting]:
-        return self.crew.outcome(
-            self.plan,
-            started_at,
-            effort,
-            noun="part",
-            used=self.used,
-            worker_count=worker_count,
-            measures=self._measures(),
-            why_nothing=self._why_nothing(),
-        )
-
-    def _why_nothing(self) -> str:
+    def why_nothing(self) -> str:
+        """See the base."""
         seconds = format_seconds(self.plan.cost_max.duration_seconds)
         if self.allotment.is_multipart and self.written.upload_id is None:
             return f"beginning an upload was not answered in time, within {seconds}: see what keeps the service silent"
         body = format_bytes(self.allotment.body_bytes)
         return f"no request of {body} ended within {seconds}: allow more time, or probe smaller parts"
 
-    def _measures(self) -> dict[str, float]:
+    def measures(self) -> dict[str, float]:
+        """Of the object, and of the requests around it."""
         measures: dict[str, float] = {
             "object_part_count": self.allotment.object_part_count,
             "part_size_bytes_sent": self.allotment.body_bytes,
-            "uploaded_bytes": sum(sample.size_bytes for sample in self.crew.samples),
-            "attempted_bytes": self.crew.attempted_bytes,
+            "uploaded_bytes": self.moved_bytes,
+            "attempted_bytes": self.attempted_bytes,
             **self.checked,
         }
         if self.create_seconds is not None:

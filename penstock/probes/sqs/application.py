@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from penstock.clock import Clock
+from penstock.clock import Clock, Stopwatch
 from penstock.probes.outside import Failed, ReceivedMessage, Refused, RequestError, Unreachable
 from penstock.probes.sqs.conduct import Conduct
 from penstock.probes.sqs.run import (
@@ -90,7 +90,7 @@ class MeasurementApplication:
         self._sending_seconds_max = sending_seconds_max
         self._drains = drains
         self._is_spent = False
-        self._began_seconds = clock.monotonic_seconds()
+        self._stopwatch = Stopwatch(clock)  # since it was last driven
         self._tried_count = 0  # messages; the sequence of the next one
         self._unreceived: dict[int, float] = {}  # the message map: when each was sent
         # The same for sends that failed: they may be there all the same.
@@ -115,7 +115,7 @@ class MeasurementApplication:
         await asyncio.create_task(self._drive(seconds, tell))
 
     async def _drive(self, seconds: float, tell: Callable[[Sample], None] | None) -> None:
-        self._began_seconds = self._clock.monotonic_seconds()
+        self._stopwatch = Stopwatch(self._clock)
         hopeless: BaseException | None = None
         try:
             async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
@@ -129,7 +129,7 @@ class MeasurementApplication:
             hopeless = troubles  # what is raised here is a group in Python 3.11.2
         finally:
             self._note_age()
-            self.tally.duration_seconds = self._elapsed_seconds()
+            self.tally.duration_seconds = self._stopwatch.elapsed_seconds()
         if hopeless is not None:
             raise HopelessError(str(self._patience.trouble)) from hopeless
 
@@ -162,7 +162,7 @@ class MeasurementApplication:
                 is_warm = True
 
     def _is_late(self) -> bool:
-        return self._is_spent or self._elapsed_seconds() >= self._sending_seconds_max
+        return self._is_spent or self._stopwatch.elapsed_seconds() >= self._sending_seconds_max
 
     def _may_send(self) -> bool:
         conduct = self.conduct
@@ -176,7 +176,7 @@ class MeasurementApplication:
 
     async def _await_slot(self) -> None:
         """Until the rate limit allows a batch and there are enough messages for one."""
-        conduct, due_seconds, now = self.conduct, 0.0, self._elapsed_seconds()
+        conduct, due_seconds, now = self.conduct, 0.0, self._stopwatch.elapsed_seconds()
         if conduct.send_rate_limit_per_second > 0:
             spacing = conduct.send_batch / conduct.send_rate_limit_per_second
             # A short delay is caught up with.
@@ -196,7 +196,7 @@ class MeasurementApplication:
         if conduct.offered_per_second <= 0:
             return 0.0
         due_seconds = (self._tried_count + conduct.send_batch) / conduct.offered_per_second
-        return due_seconds - self._elapsed_seconds()
+        return due_seconds - self._stopwatch.elapsed_seconds()
 
     async def _send_batch(self, *, is_warm: bool) -> None:
         """As many messages as go at a time; what of a batch was not taken is sent again, one by one."""
@@ -212,7 +212,7 @@ class MeasurementApplication:
         sequences = range(self._tried_count, self._tried_count + size)
         self._tried_count += size
         self._messages_left -= size
-        asked_seconds, accepted_count = self._elapsed_seconds(), 0
+        asked_seconds, accepted_count = self._stopwatch.elapsed_seconds(), 0
         self._unreceived.update(dict.fromkeys(sequences, asked_seconds))
         self._sending_count += 1
         try:
@@ -229,7 +229,7 @@ class MeasurementApplication:
             if accepted_count < size:  # which of them were accepted is not told
                 self._uncertain |= {sequence: self._unreceived.pop(sequence) for sequence in there}
         if self._drains and accepted_count:
-            self._waiting_since_seconds |= dict.fromkeys(there, self._elapsed_seconds())
+            self._waiting_since_seconds |= dict.fromkeys(there, self._stopwatch.elapsed_seconds())
         self.tally.total.sent_count += accepted_count
         self._note_change()
         return accepted_count
@@ -285,7 +285,7 @@ class MeasurementApplication:
         if conduct.fills_first and sent_count < self._message_count_max:
             return 0
         pause = conduct.receive_pause_seconds
-        if pause and self._elapsed_seconds() - self._oldest_received_seconds() > pause:
+        if pause and self._stopwatch.elapsed_seconds() - self._oldest_received_seconds() > pause:
             return 0
         if not conduct.receive_window:
             return conduct.receive_batch
@@ -295,7 +295,7 @@ class MeasurementApplication:
     async def _receive(self, count_max: int, *, is_warm: bool) -> None:
         wait_seconds = LONG_POLL_SECONDS if self.conduct.long_polls else 0
         wait_seconds = WAIT_SECONDS if self._drains else wait_seconds
-        asked_seconds = self._elapsed_seconds()
+        asked_seconds = self._stopwatch.elapsed_seconds()
         messages = await self._queue.receive(count_max, wait_seconds)
         if not messages:
             self.tally.empty_receive_count += 1
@@ -311,7 +311,7 @@ class MeasurementApplication:
 
     def _take(self, sequence: int, message: ReceivedMessage) -> None:
         """Count the copy and put it into the delete queue."""
-        now, total = self._elapsed_seconds(), self.tally.total
+        now, total = self._stopwatch.elapsed_seconds(), self.tally.total
         sent_seconds = self._unreceived.pop(sequence, None)
         if sent_seconds is None:
             sent_seconds = self._uncertain.pop(sequence, None)
@@ -351,7 +351,7 @@ class MeasurementApplication:
         """Delete them; one by one where the batch did not take all of them."""
         if self._brake is not None:
             await self._brake.hold()
-        asked_seconds = self._elapsed_seconds()
+        asked_seconds = self._stopwatch.elapsed_seconds()
         try:
             accepted_count = await self._queue.delete([receipt.handle for receipt in receipts])
         except RequestError as trouble:
@@ -388,7 +388,7 @@ class MeasurementApplication:
         total.deleted_count += count
         total.deleted_in_vain_count += len(receipts) - count
         if self._drains:
-            self.tally.deletions.append((self._elapsed_seconds(), count))
+            self.tally.deletions.append((self._stopwatch.elapsed_seconds(), count))
 
     # What is common
 
@@ -412,7 +412,7 @@ class MeasurementApplication:
             self._is_late() or tally.total.sent_count >= self._message_count_max
         )
         if is_over and tally.sent_after_seconds == math.inf:
-            tally.sent_after_seconds = self._elapsed_seconds()
+            tally.sent_after_seconds = self._stopwatch.elapsed_seconds()
         if is_over and tally.is_all_received and not self._undeleted and not self._deleting_count:
             raise DrivenEnoughError
 
@@ -420,7 +420,8 @@ class MeasurementApplication:
         """A time of None says nothing: that of the first request of a thread, which opened its connection."""
         self._patience.recover()
         timings.note(
-            message_count, None if asked_seconds is None else self._elapsed_seconds() - asked_seconds
+            message_count,
+            None if asked_seconds is None else self._stopwatch.elapsed_seconds() - asked_seconds,
         )
 
     async def _bear(self, trouble: RequestError, *, pauses: bool = True) -> None:
@@ -430,11 +431,11 @@ class MeasurementApplication:
     async def _sample_on(self, tell: Callable[[Sample], None]) -> None:
         before = Counts()
         for second in range(1, 10**9):
-            await asyncio.sleep(max(0.0, second - self._elapsed_seconds()))
+            await asyncio.sleep(max(0.0, second - self._stopwatch.elapsed_seconds()))
             self._note_age()
             now = replace(self.tally.total)
             sample = Sample(
-                at_seconds=self._elapsed_seconds(),
+                at_seconds=self._stopwatch.elapsed_seconds(),
                 counts=now.less(before),
                 unreceived_count=len(self._unreceived),
                 undeleted_count=len(self._undeleted) + self._deleting_count,
@@ -445,7 +446,11 @@ class MeasurementApplication:
             tell(sample)
 
     def _oldest_undeleted_seconds(self) -> float:
-        return self._elapsed_seconds() - self._undeleted[0].received_seconds if self._undeleted else 0.0
+        return (
+            self._stopwatch.elapsed_seconds() - self._undeleted[0].received_seconds
+            if self._undeleted
+            else 0.0
+        )
 
     def _oldest_received_seconds(self) -> float:
         """When the oldest message was received that is not deleted yet, or being deleted: it may still come back."""
@@ -453,11 +458,8 @@ class MeasurementApplication:
         return min((receipt.received_seconds for receipt in oldest), default=math.inf)
 
     def _note_age(self) -> None:
-        tally, now = self.tally, self._elapsed_seconds()
+        tally, now = self.tally, self._stopwatch.elapsed_seconds()
         age_seconds = max(0.0, now - self._oldest_received_seconds())
         tally.oldest_undeleted_seconds_max = max(tally.oldest_undeleted_seconds_max, age_seconds)
         if age_seconds >= self._visibility_timeout_seconds:
             tally.overdue_at_seconds = min(tally.overdue_at_seconds, now)
-
-    def _elapsed_seconds(self) -> float:
-        return self._clock.monotonic_seconds() - self._began_seconds

@@ -18,7 +18,7 @@ import math
 from collections.abc import Mapping
 from datetime import datetime
 
-from penstock.clock import Clock
+from penstock.clock import Clock, Stopwatch
 from penstock.models.inference.histogram import pairs_of
 from penstock.models.sqs.delivery import SqsDeliverySetting
 from penstock.models.sqs.queue_class import queue_class
@@ -30,7 +30,7 @@ from penstock.probes.sqs.application import MeasurementApplication
 from penstock.probes.sqs.conduct import conduct_of
 from penstock.probes.sqs.idle import cold_delivery_seconds, idle_seconds
 from penstock.probes.sqs.own_queue import OwnQueue, attributes_of
-from penstock.probes.sqs.run import Bodies, BoundQueue, HopelessError, Patience, Purse, Run, Stopwatch
+from penstock.probes.sqs.run import Bodies, BoundQueue, HopelessError, Patience, Purse, Run
 from penstock.probes.sqs.tally import Tally, histograms
 from penstock.units import format_bytes
 from penstock.vocabulary import Cost, Observation, Outcome, ProbePlan
@@ -104,7 +104,7 @@ class SqsDeliveryProbe:
             url=url,
             queue=BoundQueue(self._queues, url, group_count=GROUP_COUNT if self._class.keeps_order else 0),
             purse=Purse(_but_one_request(plan.cost_max), plan.tariff, request_count=asked.request_count),
-            patience=Patience(in_a_row_max=FAILURE_COUNT_MAX + 2 * _thread_count(plan.setting)),
+            patience=Patience(in_a_row_max=FAILURE_COUNT_MAX + 2 * plan.setting.thread_count),
             clock=self._clock,
             stopwatch=Stopwatch(self._clock),
             seconds_max=deadline_seconds - self._clock.monotonic_seconds(),
@@ -152,7 +152,7 @@ async def _open_connections(run: Run) -> None:
     The answers say nothing: trouble with the service is told by those that count.
     """
     request_count = int(CONNECTION_REQUEST_FRACTION * run.plan.cost_max.request_count)
-    count = min(_thread_count(run.plan.setting), CONNECTION_COUNT_MAX, request_count)
+    count = min(run.plan.setting.thread_count, CONNECTION_COUNT_MAX, request_count)
     run.purse.spend(count)
     asking = [run.queues.queue_attributes(run.url) for _ in range(count)]
     for answer in await asyncio.gather(*asking, return_exceptions=True):
@@ -175,10 +175,6 @@ async def _drive(run: Run, tally: Tally) -> None:
         drains=True,
         tally=tally,
     ).drive(seconds_left)
-
-
-def _thread_count(setting: SqsDeliverySetting) -> int:
-    return setting.sender_thread_count + setting.receiver_thread_count + setting.deleter_thread_count
 
 
 def _outcome(

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from penstock.clock import Clock
+from penstock.clock import Clock, Stopwatch
 from penstock.models.sqs.delivery import SqsDeliverySetting
 from penstock.models.sqs.queue_class import billed_count
 from penstock.probes.outside import (
@@ -167,18 +167,6 @@ class Patience:
     def recover(self) -> None:
         """A request went well."""
         self._in_a_row = 0
-
-
-class Stopwatch:
-    """Seconds since it was made."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._began_seconds = clock.monotonic_seconds()
-
-    def elapsed_seconds(self) -> float:
-        """Since then."""
-        return self._clock.monotonic_seconds() - self._began_seconds
 
 
 class DeleteBrake:

@@ -186,7 +186,7 @@ def test_no_message_comes_back_while_it_is_worked_on(work_seconds: float) -> Non
 def test_hard_limits_hold_while_they_can() -> None:
     """Few threads are kept to; what no setting meets is met as nearly as possible, never with nothing."""
     few = MODEL.candidates(FIT, CONTEXT, Demand(thread_count_max=6))
-    assert all(s.sender_thread_count + s.receiver_thread_count + s.deleter_thread_count <= 6 for s in few)
+    assert all(s.thread_count <= 6 for s in few)
     assert MODEL.candidates(FIT, CONTEXT, Demand(thread_count_max=1, latency_objective_seconds=1e-9))
 
 
@@ -197,7 +197,7 @@ def test_no_more_threads_than_were_allowed(limit: int, rate: float | None, work_
     """However long the work keeps a receiver: with fewer of them less is carried."""
     demand = Demand(thread_count_max=limit, message_rate_per_second=rate, work_seconds=work_seconds)
     found = recommended(MODEL, FIT, CONTEXT, demand).setting
-    assert found.sender_thread_count + found.receiver_thread_count + found.deleter_thread_count <= limit
+    assert found.thread_count <= limit
 
 
 def test_throttling_teaches_the_request_rate() -> None:

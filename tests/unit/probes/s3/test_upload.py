@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import md5
 
 import pytest
@@ -27,7 +27,7 @@ from penstock.probes.s3.payload import incompressible_payload
 from penstock.probes.s3.upload import S3UploadProbe
 from penstock.probes.s3.workspace import Workspace
 from penstock.units import KiB, MiB
-from penstock.vocabulary import Inconclusive, Observation, Outcome, ProbePlan, Tariff
+from penstock.vocabulary import Cost, Inconclusive, Observation, Outcome, ProbePlan, Tariff
 from tests.unit.probes.fakes import (
     AMPLE,
     MemoryJournal,
@@ -368,20 +368,49 @@ async def test_late_event_loop_is_inconclusive(upload_seconds: float, clock: Vir
     assert "stood still for 10.0" in outcome.reason
 
 
-def test_a_straggler_hides_no_processor_that_was_full() -> None:
-    """Two threads make eight requests in a second, of which one comes four seconds later: they kept it busy before."""
+@dataclass(kw_only=True)
+class Sleepers(Crew[S3UploadSetting]):
+    """Whose requests take what they are told to."""
+
+    noun = "part"
+    used = Cost()
+
+    seconds: Sequence[float]
+
+    async def carry_out(self) -> None:
+        await self.work(range(len(self.seconds)))
+
+    async def move(self, thread: int, number: int) -> None:
+        del thread
+        await asyncio.sleep(self.seconds[number])
+
+    def size_bytes(self, number: int) -> int:
+        del number
+        return 1000
+
+    def measures(self) -> dict[str, float]:
+        return {}
+
+    def why_nothing(self) -> str:
+        return ""
+
+
+def effort_while_busy(threads: int, seconds: Sequence[float], whole: Effort) -> Effort:
+    """Of the whole, where so many threads make requests that take so long."""
 
     async def story(clock: VirtualClock) -> Effort:
-        async def move(_thread: int, number: int) -> None:
-            await asyncio.sleep(4.25 if number == 7 else 0.25)
-
-        crew = Crew(clock=clock, thread_count=2, cost_max=AMPLE, size_bytes=lambda _: 1000, move=move)
-        crew.begin()
-        await crew.work(range(8))
-        whole = Effort(duration_seconds=5.0, client_cpu_fraction=0.16, client_cpu_wait_fraction=0.02)
+        plan = an_upload_plan(threads=threads)
+        crew = Sleepers(plan=plan, clock=clock, cost_max=AMPLE, seconds=seconds)
+        await crew.transfer()
         return crew.while_busy(whole)
 
-    effort = virtually(story)
+    return virtually(story)
+
+
+def test_a_straggler_hides_no_processor_that_was_full() -> None:
+    """Two threads make eight requests in a second, of which one comes four seconds later: they kept it busy before."""
+    whole = Effort(duration_seconds=5.0, client_cpu_fraction=0.16, client_cpu_wait_fraction=0.02)
+    effort = effort_while_busy(2, [*[0.25] * 7, 4.25], whole)
     busy_share = (7 + 0.25 / 4.25) / 8  # of the bytes, in the first second
     assert effort.client_cpu_fraction == pytest.approx(0.16 * 5.0 * busy_share)
     assert effort.client_cpu_demand_fraction == pytest.approx(0.18 * 5.0 * busy_share)
@@ -389,17 +418,9 @@ def test_a_straggler_hides_no_processor_that_was_full() -> None:
 
 def test_a_single_wave_kept_the_processor_busy_to_its_end() -> None:
     """What every thread still has to do after the first has ended is work like that before."""
-
-    async def story(clock: VirtualClock) -> Effort:
-        async def move(_thread: int, number: int) -> None:
-            await asyncio.sleep(1.0 + 0.01 * number)
-
-        crew = Crew(clock=clock, thread_count=4, cost_max=AMPLE, size_bytes=lambda _: 1000, move=move)
-        crew.begin()
-        await crew.work(range(4))
-        return crew.while_busy(Effort(duration_seconds=1.03, client_cpu_fraction=0.5))
-
-    assert virtually(story).client_cpu_fraction == pytest.approx(0.5, rel=0.02)
+    whole = Effort(duration_seconds=1.03, client_cpu_fraction=0.5)
+    effort = effort_while_busy(4, [1.0, 1.01, 1.02, 1.03], whole)
+    assert effort.client_cpu_fraction == pytest.approx(0.5, rel=0.02)
 
 
 def test_where_requests_are_refused_what_was_admitted_at_once_is_left_out() -> None:

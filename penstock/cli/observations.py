@@ -67,8 +67,6 @@ def observations(
 
     One Parquet file for each day, in place of an older one. It reads the database, also beside a running daemon.
     """
-    from penstock.analysis.schema import BUCKET, athena_ddl
-
     if (athena is None) == (destination is None):
         raise WrongUsageError("name either where to write (--to) or of what to print tables (--athena)")
     if host is not None and not _HOST.fullmatch(host):
@@ -76,11 +74,7 @@ def observations(
             f"--host {host!r} names a folder: letters, digits, and _ . -, a letter or digit first"
         )
     if destination is None:
-        if not BUCKET.match(athena or ""):
-            raise WrongUsageError(
-                f"Athena reads buckets alone, and {athena} is none: name s3://bucket/prefix"
-            )
-        click.echo(athena_ddl(athena or ""))
+        click.echo(_tables_of(athena or ""))
         return
     try:
         from penstock.analysis.files import FilesError
@@ -108,6 +102,15 @@ def observations(
         click.echo(f"{day}: {counted(count, 'observation')}")
     if not written:
         click.echo("nothing was measured since then")
+
+
+def _tables_of(place: str) -> str:
+    """What makes tables of it in Athena. Raises WrongUsageError."""
+    from penstock.analysis.schema import BUCKET, athena_ddl
+
+    if not BUCKET.match(place):
+        raise WrongUsageError(f"Athena reads buckets alone, and {place} is none: name s3://bucket/prefix")
+    return athena_ddl(place)
 
 
 def write_days(store: Store, destination: str, host: str, since: datetime) -> dict[str, int]:

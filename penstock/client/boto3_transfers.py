@@ -122,12 +122,6 @@ def download_file(
     No other version is read than was there at the beginning: one that is written meanwhile is an error. `demand` is
     that of `penstock.client.advice.advise`.
     """
-    from queue import SimpleQueue
-
-    from boto3.exceptions import RetriesExceededError
-    from boto3.s3.transfer import create_transfer_manager
-    from s3transfer.exceptions import RetriesExceededError as TriedTooOftenError
-
     arguments = dict(extra_args or {})
     file_name = _file_name(path)
     refuse_folder(file_name)
@@ -144,19 +138,36 @@ def download_file(
                 bucket, key, found.path, ExtraArgs=arguments, Callback=callback, Config=config
             )
         else:
-            client, files = _Checking(s3_client, [found]), _Sink().files()
-            ended: _Ended = SimpleQueue()
-            with create_transfer_manager(client, config, files) as manager, client:
-                subscribers = [*_progress(callback), _Ending(found, ended)]
-                manager.download(bucket, key, found.path, arguments, subscribers)
-                _, result = _next(ended)
-                try:
-                    result()
-                except TriedTooOftenError as trouble:  # boto3's callers catch boto3's
-                    raise RetriesExceededError(trouble.last_exception) from trouble
+            _download(s3_client, bucket, found, config, arguments, _progress(callback))
     if size_bytes:
         setting = _setting(config, "range_size_bytes", size_bytes)
         observed.report(reporter, size_bytes, setting, transferred_bytes=size_bytes, client="boto3")
+
+
+def _download(  # noqa: PLR0917 - of one caller
+    s3_client: Any,
+    bucket: str,
+    found: File,
+    config: TransferConfig,
+    arguments: dict[str, Any],
+    progress: Sequence[Any],
+) -> None:
+    """As boto3 does it, but no other version than was found, and nothing that was not asked for."""
+    from queue import SimpleQueue
+
+    from boto3.exceptions import RetriesExceededError
+    from boto3.s3.transfer import create_transfer_manager
+    from s3transfer.exceptions import RetriesExceededError as TriedTooOftenError
+
+    client = _Checking(s3_client, [found])
+    ended: _Ended = SimpleQueue()
+    with create_transfer_manager(client, config, _Sink().files()) as manager, client:
+        manager.download(bucket, found.key, found.path, arguments, [*progress, _Ending(found, ended)])
+        _, result = _next(ended)
+        try:
+            result()
+        except TriedTooOftenError as trouble:  # boto3's callers catch boto3's
+            raise RetriesExceededError(trouble.last_exception) from trouble
 
 
 def _file_name(path: str | os.PathLike[str]) -> str:

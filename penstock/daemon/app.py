@@ -151,19 +151,21 @@ async def _live(
         )
         notifier.ready("serving")
         async with asyncio.TaskGroup() as tasks:
-            work = tasks.create_task(_work(app))
-            watching = tasks.create_task(_watch(app, surroundings, configuration.watched_queue))
-            listening = tasks.create_task(hearing.listen(configuration.listen, app.conductor.troubles))
-            remembering = tasks.create_task(keep_client_hours(hearing, app.store, surroundings.clock))
-            telling = tasks.create_task(_tell_status(notifier, app, harm_watch, refusal_watch))
-            keeping = tasks.create_task(keep_files(entrance, acceptor, api, app.conductor.troubles))
-            finding_out = tasks.create_task(_find_out(configuration.host, surroundings.identity, reload))
-            ending = [tasks.create_task(stop.wait()), tasks.create_task(reload.requested.wait())]
-            await asyncio.wait({work, *ending}, return_when=asyncio.FIRST_COMPLETED)
+            beside = (
+                _watch(app, surroundings, configuration.watched_queue),
+                hearing.listen(configuration.listen, app.conductor.troubles),
+                keep_client_hours(hearing, app.store, surroundings.clock),
+                _tell_status(notifier, app, harm_watch, refusal_watch),
+                keep_files(entrance, acceptor, api, app.conductor.troubles),
+                _find_out(configuration.host, surroundings.identity, reload),
+            )
+            until = [tasks.create_task(each) for each in (_work(app), stop.wait(), reload.requested.wait())]
+            others = [tasks.create_task(each) for each in beside]
+            await asyncio.wait(until, return_when=asyncio.FIRST_COMPLETED)
             if stop.is_set():
                 notifier.stopping("removing what probes left outside")
                 notifier.extend_timeout(_STOP_SECONDS_MAX)
-            for task in (work, watching, listening, remembering, telling, keeping, finding_out, *ending):
+            for task in (*until, *others):
                 task.cancel()
         await app.close_probes()  # seconds, when a queue has to go: the socket answers meanwhile
     return reload.configuration

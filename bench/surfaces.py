@@ -252,10 +252,14 @@ class Surface:
         return np.unique(np.concatenate([even, np.round(np.geomspace(low, high, PART_SIZES_ENUMERATED))]))
 
     @cached_property
+    def grid_values(self) -> Array:
+        """Bytes per second of each pair of the grid."""
+        return self.field(*self.grid).throughput
+
+    @cached_property
     def optimum(self) -> Optimum:
         """By enumeration of the grid."""
-        n, s = self.grid
-        values = self.field(n, s).throughput
+        (n, s), values = self.grid, self.grid_values
         best = int(np.argmax(values))
         connections = np.minimum(n, np.ceil(self.object_size_bytes / s))
         good = values >= 0.95 * values[best]

@@ -61,6 +61,13 @@ async def rested(thinker: SpawnedThinker) -> None:
         await child.gone()
 
 
+async def one_that_thought() -> tuple[SpawnedThinker, set[int]]:
+    """With a child, which has concluded once."""
+    before, thinker = children_of(os.getpid()), SpawnedThinker()
+    await thinker.deliberate(MODEL, CASE)
+    return thinker, children_of(os.getpid()) - before
+
+
 async def test_a_child_concludes_what_the_parent_would() -> None:
     """Where the thinking happens makes no difference, and rest ends the child."""
     before = children_of(os.getpid())
@@ -76,10 +83,7 @@ async def test_a_child_concludes_what_the_parent_would() -> None:
 
 async def test_a_killed_child_is_told_and_replaced() -> None:
     """When the child is killed in the middle, the case fails with advice, and the next one is answered."""
-    before = children_of(os.getpid())
-    thinker = SpawnedThinker()
-    await thinker.deliberate(MODEL, CASE)
-    children = children_of(os.getpid()) - before
+    thinker, children = await one_that_thought()
     for child in children:
         os.kill(child, signal.SIGSTOP)  # it must not be done before it is killed
     killed = thinker._child
@@ -98,10 +102,7 @@ async def test_a_killed_child_is_told_and_replaced() -> None:
 
 async def test_rest_ends_a_child_that_still_thinks() -> None:
     """What nobody waits for any more neither overlaps the next probe nor delays the exit."""
-    before = children_of(os.getpid())
-    thinker = SpawnedThinker()
-    await thinker.deliberate(MODEL, CASE)
-    children = children_of(os.getpid()) - before
+    thinker, children = await one_that_thought()
     for child in children:
         os.kill(child, signal.SIGSTOP)  # as good as endless
     ended = thinker._child
@@ -118,13 +119,11 @@ async def test_rest_ends_a_child_that_still_thinks() -> None:
 
 async def test_the_child_leaves_sigterm_to_its_parent() -> None:
     """A stop is sent to the whole group; the daemon ends the child itself, in order."""
+    thinker, (child,) = await one_that_thought()
     before = children_of(os.getpid())
-    thinker = SpawnedThinker()
-    await thinker.deliberate(MODEL, CASE)
-    (child,) = children_of(os.getpid()) - before
     os.kill(child, signal.SIGTERM)
     assert (await thinker.deliberate(MODEL, CASE)).plan is not None
-    assert children_of(os.getpid()) - before == {child}
+    assert children_of(os.getpid()) == before
     await rested(thinker)
     assert await until_gone({child})
 

@@ -23,6 +23,7 @@ from bench.catalogue import (
 )
 from bench.physics import Link, part_rate, upload
 from bench.surfaces import Group, Limits, Session, Split, Surface
+from penstock.models.model import Array
 from penstock.models.s3.upload import S3UploadSetting
 from penstock.units import GiB, MiB
 
@@ -57,41 +58,33 @@ def test_half_of_each_group_is_held_out(surfaces: tuple[Surface, ...]) -> None:
 
 
 @names
-def test_optimum_is_the_maximum_of_the_grid(surface: Surface) -> None:
-    """No legal setting of the enumeration beats what is called the best, and the best is what `truth` says."""
-    n, s = surface.grid
-    picks = np.random.default_rng(1).choice(n.size, 40)
-    best = surface.optimum
+def test_the_optimum_is_the_best_there_is_and_n95_the_least_that_comes_near(surface: Surface) -> None:
+    """Nothing of the grid beats it, and off the grid nothing by 2 %; with fewer connections none has 95 % of it."""
+    best, (n, s), rng = surface.optimum, surface.grid, np.random.default_rng(1)
     assert surface.truth(best.setting) == pytest.approx(best.bytes_per_second)
-    for i in picks:
+    for i in rng.choice(n.size, 40):
         setting = surface.transfer.setting(int(n[i]), int(s[i]))
         assert surface.truth(setting) <= best.bytes_per_second * (1 + 1e-9)
-
-
-@names
-def test_settings_between_the_grid_points_hardly_beat_it(surface: Surface) -> None:
-    """The enumeration is dense enough: a legal setting off the grid gains at most 2 %."""
-    rng, limits = np.random.default_rng(2), surface.limits
-    low, high = np.log([limits.part_size_bytes_min, limits.part_size_bytes_max])
-    sizes, threads = (
-        np.exp(rng.uniform(low, high, 2000)),
-        np.exp(rng.uniform(0, np.log(limits.thread_count_max), 2000)),
-    )
-    settings = [limits.clip(float(n), float(s)) for n, s in zip(threads, sizes, strict=True)]
-    n = np.array([float(s.thread_count) for s in settings])
-    s = np.array([float(s.request_size_bytes) for s in settings])
-    assert surface.field(n, s).throughput.max() <= surface.optimum.bytes_per_second * 1.02
-
-
-@names
-def test_n95_is_the_least_that_reaches_95_percent(surface: Surface) -> None:
-    """With one connection fewer nothing of the grid reaches 95 % of the best."""
-    n, s = surface.grid
-    values = surface.field(n, s).throughput
+    assert surface.field(*some_settings(surface.limits)).throughput.max() <= best.bytes_per_second * 1.02
     connections = np.minimum(n, np.ceil(surface.object_size_bytes / s))
-    enough, short = connections <= surface.optimum.n95, connections < surface.optimum.n95
-    assert values[enough].max() >= 0.95 * surface.optimum.bytes_per_second
-    assert values[short].max(initial=0.0) < 0.95 * surface.optimum.bytes_per_second
+    enough, short = (
+        surface.grid_values[chosen] for chosen in (connections <= best.n95, connections < best.n95)
+    )
+    assert enough.max() >= 0.95 * best.bytes_per_second
+    assert short.max(initial=0.0) < 0.95 * best.bytes_per_second
+
+
+def some_settings(limits: Limits) -> tuple[Array, Array]:
+    """Two thousand that are legal: threads, and sizes of parts, by ratios."""
+    rng = np.random.default_rng(2)
+    low, high = np.log([limits.part_size_bytes_min, limits.part_size_bytes_max])
+    sizes = np.exp(rng.uniform(low, high, 2000))
+    threads = np.exp(rng.uniform(0, np.log(limits.thread_count_max), 2000))
+    settings = [limits.clip(float(n), float(s)) for n, s in zip(threads, sizes, strict=True)]
+    return (
+        np.array([float(s.thread_count) for s in settings]),
+        np.array([float(s.request_size_bytes) for s in settings]),
+    )
 
 
 def test_sessions_repeat_themselves() -> None:

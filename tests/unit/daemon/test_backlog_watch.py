@@ -64,6 +64,16 @@ async def application(outside: Outside, *, sent_per_second: int, deleted_per_sec
         await asyncio.sleep(1.0)
 
 
+async def worked(outside: Outside, seconds: float, *, sent_per_second: int) -> None:
+    """The application works on the queue for so long; its deleters delete twenty messages a second."""
+    await outside.service.create_queue("orders", {})
+    working = asyncio.create_task(
+        application(outside, sent_per_second=sent_per_second, deleted_per_second=20)
+    )
+    await asyncio.sleep(seconds)
+    working.cancel()
+
+
 def begin_to_watch(
     clock: VirtualClock, section: WatchedQueueSection = ORDERS
 ) -> tuple[Outside, BacklogWatch]:
@@ -95,11 +105,8 @@ def a_report(at_seconds: float, **measures: float) -> Observation[Any]:
 async def test_an_overload_is_dated_before_it_collapses(clock: VirtualClock) -> None:
     """A fifth too much for the deleters: the timeout of 30 s is reached after 150 s, and announced from 50 s on."""
     outside, backlogs = begin_to_watch(clock)
-    await outside.service.create_queue("orders", {})
-    working = asyncio.create_task(application(outside, sent_per_second=24, deleted_per_second=20))
-    await asyncio.sleep(100.0)
+    await worked(outside, 100.0, sent_per_second=24)
     (backlog,) = backlogs.backlogs()
-    working.cancel()
     assert backlog.warning is not None
     assert backlog.warning.alarm is Alarm.ACT
     assert backlog.warning.reaches_timeout_at is not None
@@ -113,10 +120,7 @@ async def test_an_overload_is_dated_before_it_collapses(clock: VirtualClock) -> 
 async def test_the_most_of_each_quarter_of_an_hour_is_remembered(clock: VirtualClock) -> None:
     """Two are over after 35 minutes; each has the most that was seen in it."""
     outside, _backlogs = begin_to_watch(clock)
-    await outside.service.create_queue("orders", {})
-    working = asyncio.create_task(application(outside, sent_per_second=24, deleted_per_second=20))
-    await asyncio.sleep(300.0)
-    working.cancel()
+    await worked(outside, 300.0, sent_per_second=24)
     await asyncio.sleep(1800.0)
     first, second = outside.remembered
     assert (first.queue, first.region) == ("orders", REGION)
@@ -129,10 +133,7 @@ async def test_the_most_of_each_quarter_of_an_hour_is_remembered(clock: VirtualC
 async def test_a_queue_that_keeps_up_is_calm(clock: VirtualClock) -> None:
     """No alarm while the deleters delete what is sent."""
     outside, backlogs = begin_to_watch(clock)
-    await outside.service.create_queue("orders", {})
-    working = asyncio.create_task(application(outside, sent_per_second=19, deleted_per_second=20))
-    await asyncio.sleep(1800.0)
-    working.cancel()
+    await worked(outside, 1800.0, sent_per_second=19)
     (backlog,) = backlogs.backlogs()
     assert backlog.warning is not None
     assert backlog.warning.alarm is Alarm.CALM
@@ -174,10 +175,7 @@ async def test_a_queue_that_is_not_there_yet_is_found_later(
 async def test_a_queue_that_is_seen_no_more_is_not_calm(clock: VirtualClock) -> None:
     """Who took the right away to look took the warning away; a minute without an answer is borne."""
     outside, backlogs = begin_to_watch(clock)
-    await outside.service.create_queue("orders", {})
-    working = asyncio.create_task(application(outside, sent_per_second=19, deleted_per_second=20))
-    await asyncio.sleep(60.0)
-    working.cancel()
+    await worked(outside, 60.0, sent_per_second=19)
     assert backlogs.backlogs()[0].document()["alarm"] == "calm"
     await outside.service.delete_queue("orders")
     await asyncio.sleep(20.0)

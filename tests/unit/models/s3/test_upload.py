@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from math import ceil, log
@@ -281,25 +281,34 @@ def test_small_objects_are_requests_per_second() -> None:
     assert 8 / 0.2 < found < 8 / 0.005
 
 
+SMALL = a_context(size=64 * KiB)
+
+
+def of_small_objects(
+    rows: Iterable[tuple[int, float, int]], count: int = 512
+) -> list[Observation[S3UploadSetting]]:
+    """So many objects each time: with so many threads, at so many a second, and how often one was refused."""
+    return [
+        replace(
+            an_observation(
+                a_setting(threads, 5),
+                context=SMALL,
+                index=index,
+                seconds=count / rate,
+                transferred_bytes=count * SMALL.payload_size_bytes,
+                throttled_count=refused,
+            ),
+            request_count=count + refused,
+        )
+        for index, (threads, rate, refused) in enumerate(rows)
+    ]
+
+
 def test_where_requests_are_the_limit_a_rate_is_advised() -> None:
     """250 a second went through cleanly, and storms let 60 through: the limit is named, and stated with the advice."""
-    context = a_context(size=64 * KiB)
-    runs = [
-        an_observation(
-            a_setting(threads, 5),
-            context=context,
-            index=index,
-            seconds=512 / rate,
-            transferred_bytes=512 * 64 * KiB,
-            throttled_count=refused,
-        )
-        for index, (threads, rate, refused) in enumerate(
-            ((4, 128, 0), (8, 250, 0), (16, 60, 10), (32, 55, 60), (64, 50, 120))
-        )
-    ]
-    runs = [replace(each, request_count=512 + each.throttled_count) for each in runs]
-    fit = MODEL.fit(context.place, runs, prior=None, seed=1)
-    advice = recommended(MODEL, fit, context)
+    runs = of_small_objects(((4, 128, 0), (8, 250, 0), (16, 60, 10), (32, 55, 60), (64, 50, 120)))
+    fit = MODEL.fit(SMALL.place, runs, prior=None, seed=1)
+    advice = recommended(MODEL, fit, SMALL)
     assert 6 <= advice.setting.thread_count <= 12
     assert advice.bottleneck == "request-rate"
     limit = fit.parameters["prefix_requests_per_second"].expected
@@ -338,22 +347,10 @@ def test_a_few_refusals_of_a_hundred_say_only_that_the_limit_is_no_lower() -> No
 
 def test_the_fewer_are_refused_the_less_is_known_of_the_limit() -> None:
     """One in thirty may be chance, a third is not: what went through with it is the limit."""
-    context = a_context(size=64 * KiB)
 
     def spread(refused: int) -> float:
-        runs = [
-            an_observation(
-                a_setting(threads, 5),
-                context=context,
-                index=index,
-                seconds=900 / rate,
-                transferred_bytes=900 * 64 * KiB,
-                throttled_count=count,
-            )
-            for index, (threads, rate, count) in enumerate(((4, 130, 0), (8, 260, 0), (16, 400, refused)))
-        ]
-        runs = [replace(each, request_count=900 + each.throttled_count) for each in runs]
-        limit = MODEL.fit(context.place, runs, prior=None, seed=1).parameters["prefix_requests_per_second"]
+        runs = of_small_objects(((4, 130, 0), (8, 260, 0), (16, 400, refused)), 900)
+        limit = MODEL.fit(SMALL.place, runs, prior=None, seed=1).parameters["prefix_requests_per_second"]
         return log(limit.high / limit.low)
 
     assert spread(22) > 1.2 * spread(450)
@@ -361,23 +358,10 @@ def test_the_fewer_are_refused_the_less_is_known_of_the_limit() -> None:
 
 def test_a_limit_that_advice_keeps_below_is_not_forgotten() -> None:
     """Whoever keeps below it meets no more refusals, for dozens of probes: it stands where it was."""
-    context = a_context(size=64 * KiB)
-
-    def run(index: int, threads: int, rate: float, refused: int) -> Observation[S3UploadSetting]:
-        told = an_observation(
-            a_setting(threads, 5),
-            context=context,
-            index=index,
-            seconds=512 / rate,
-            transferred_bytes=512 * 64 * KiB,
-            throttled_count=refused,
-        )
-        return replace(told, request_count=512 + refused)
-
-    runs = [run(0, 4, 128, 0), run(1, 32, 200, 300), run(2, 16, 210, 120)]
-    runs += [run(index, 5, 150 + index % 3, 0) for index in range(3, 33)]
+    rows = [(4, 128.0, 0), (32, 200.0, 300), (16, 210.0, 120)]
+    runs = of_small_objects([*rows, *((5, 150.0 + index % 3, 0) for index in range(3, 33))])
     early, late = (
-        MODEL.fit(context.place, runs[:count], prior=None, seed=1).parameters["prefix_requests_per_second"]
+        MODEL.fit(SMALL.place, runs[:count], prior=None, seed=1).parameters["prefix_requests_per_second"]
         for count in (6, 33)
     )
     assert early.expected / 1.5 < late.expected < early.expected * 1.5

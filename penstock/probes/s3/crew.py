@@ -61,6 +61,22 @@ def too_little(cost_max: Cost, has: str, noun: str, body_bytes: int) -> str:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allotment:
+    """How much of a plan is carried out."""
+
+    object_request_count: int  # parts, or ranges, of the whole object; 1 where objects go whole
+    request_count: int  # to make; objects that go whole count as one each
+    body_bytes: int
+    tail_bytes: int  # of the object's last part, or range
+    cost_max: Cost  # of the requests with a body, failures included
+    refusal: str | None = None
+
+    def size_bytes(self, number: int) -> int:
+        """Of the request with this number, from 0."""
+        return self.tail_bytes if number == self.object_request_count - 1 else self.body_bytes
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     """One request with a body that succeeded; moments are seconds since the transfer began."""
@@ -79,7 +95,7 @@ class Crew(ABC, Generic[S3SettingT]):
 
     plan: ProbePlan[S3SettingT]
     clock: Clock
-    cost_max: Cost  # of the requests with a body, failures included
+    allotment: Allotment
     reserve_seconds: float = 0.0  # what comes after the last request
     samples: list[Sample] = field(default_factory=list)
     first_byte_seconds: list[float] = field(default_factory=list)  # until an answer began, where that is seen
@@ -99,16 +115,8 @@ class Crew(ABC, Generic[S3SettingT]):
     _request_seconds_max: float = 0.0
 
     @abstractmethod
-    def size_bytes(self, number: int) -> int:
-        """Of the request with a number."""
-
-    @abstractmethod
     async def move(self, thread: int, number: int) -> None:
-        """Make one request. Raises RequestError."""
-
-    @abstractmethod
-    async def carry_out(self) -> None:
-        """All that there is to do: requests with a body (`work`), and those around them. Raises RequestError."""
+        """Make the request with this number, from 0. Raises RequestError."""
 
     @property
     @abstractmethod
@@ -127,17 +135,20 @@ class Crew(ABC, Generic[S3SettingT]):
         """All that is measured, within the time that there is."""
         self._stopwatch = Stopwatch(self.clock)
         try:
-            async with asyncio.timeout(self.cost_max.duration_seconds):
+            async with asyncio.timeout(self.allotment.cost_max.duration_seconds):
                 await self.carry_out()
         except TimeoutError:
             pass  # what has ended until now is what was measured
         except RequestError as error:
             self.count_trouble(error)
 
-    async def work(self, numbers: Sequence[int]) -> None:
-        """Make all these requests, as far as the plan pays for them."""
-        self._left = list(numbers)
-        heapq.heapify(self._left)
+    async def carry_out(self) -> None:
+        """All that there is to do. Raises RequestError."""
+        await self.work()
+
+    async def work(self) -> None:
+        """Make all requests with a body, as far as the plan pays for them."""
+        self._left = list(range(self.allotment.request_count))
         async with asyncio.TaskGroup() as group:
             for thread in range(min(self.plan.setting.thread_count, len(self._left))):
                 group.create_task(self._work_as(thread))
@@ -162,10 +173,10 @@ class Crew(ABC, Generic[S3SettingT]):
         """The next request that the plan still pays for; None ends the thread."""
         if self.is_hopeless or not self._left or self._is_late():
             return None
-        size_bytes = self.size_bytes(self._left[0])
-        if self.attempt_count >= self.cost_max.request_count:
+        size_bytes, cost_max = self.allotment.size_bytes(self._left[0]), self.allotment.cost_max
+        if self.attempt_count >= cost_max.request_count:
             return None
-        if self.attempted_bytes + size_bytes > self.cost_max.transferred_bytes:
+        if self.attempted_bytes + size_bytes > cost_max.transferred_bytes:
             return None
         self.attempt_count += 1
         self.attempted_bytes += size_bytes
@@ -174,7 +185,7 @@ class Crew(ABC, Generic[S3SettingT]):
     def _is_late(self) -> bool:
         """Whether another request, and what comes after it, might not end in time."""
         needed_seconds = self._request_seconds_max + self.reserve_seconds
-        return self.elapsed_seconds() + needed_seconds >= self.cost_max.duration_seconds
+        return self.elapsed_seconds() + needed_seconds >= self.allotment.cost_max.duration_seconds
 
     async def _make(self, thread: int, number: int) -> None:
         self._in_flight_count += 1
@@ -186,7 +197,8 @@ class Crew(ABC, Generic[S3SettingT]):
             self._in_flight_count -= 1
         ended_seconds = self.elapsed_seconds()
         self._request_seconds_max = max(self._request_seconds_max, ended_seconds - started_seconds)
-        self.samples.append(Sample(thread, started_seconds, ended_seconds, self.size_bytes(number)))
+        size_bytes = self.allotment.size_bytes(number)
+        self.samples.append(Sample(thread, started_seconds, ended_seconds, size_bytes))
 
     def count_trouble(self, error: RequestError) -> None:
         """A request did not succeed; too many of them, or one that will never, end the run."""

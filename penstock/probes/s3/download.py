@@ -30,7 +30,7 @@ from penstock.models.s3.read_objects import READ_OBJECT_BYTES_MAX
 from penstock.probes.measurement import summarize
 from penstock.probes.outside import Missing, RangeReader, Refused, RequestError
 from penstock.probes.probe import NO_TIME, inconclusive
-from penstock.probes.s3.crew import Crew, count_enough, too_little
+from penstock.probes.s3.crew import Allotment, Crew, count_enough, too_little
 from penstock.probes.s3.read_objects import ReadObject, ReadObjects
 from penstock.probes.s3.workers import Duty
 from penstock.probes.s3.workspace import Workspace
@@ -83,10 +83,10 @@ class S3DownloadProbe:
         left = replace(left, duration_seconds=plan.cost_max.duration_seconds - seconds)
         if isinstance(source, str):
             return inconclusive(plan, started_at, source, self.used)
-        allotment = Allotment.of(plan, left, source.size_bytes)
+        allotment = _allotted(plan, left)
         if allotment.refusal:
             return inconclusive(plan, started_at, allotment.refusal, self.used)
-        duty = self._staff.on_duty(plan.setting.thread_count, allotment.range_bytes, held_bytes=0)
+        duty = self._staff.on_duty(plan.setting.thread_count, allotment.body_bytes, held_bytes=0)
         async with duty as on_duty:
             return await self._run(plan, allotment, source, on_duty)
 
@@ -127,7 +127,6 @@ class S3DownloadProbe:
         download = _Download(
             plan=plan,
             clock=self._workspace.clock,
-            cost_max=allotment.cost_max,
             prepared=self.used,
             allotment=allotment,
             reader=duty.workers or self._workspace.store,
@@ -148,40 +147,26 @@ class S3DownloadProbe:
         return download.outcome(started_at, effort, duty.worker_count)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Allotment:
-    """How much of a plan is carried out: pure arithmetic over what is left of its cost."""
-
-    object_range_count: int  # 1 where objects go whole
-    range_count: int  # to read
-    range_bytes: int
-    tail_bytes: int  # of the payload's last range
-    slot_count: int  # places in the object where a range can begin
-    cost_max: Cost
-    refusal: str | None = None
-
-    @staticmethod
-    def of(plan: ProbePlan[S3DownloadSetting], left: Cost, source_bytes: int) -> Allotment:
-        """The most that is paid for, and no more than a steady state needs."""
-        payload = max(plan.context.payload_size_bytes, 1)
-        range_bytes = min(plan.setting.range_size_bytes, payload)
-        object_range_count = math.ceil(payload / range_bytes)
-        affordable = max(0, min(left.request_count, left.transferred_bytes // range_bytes))
-        if affordable and object_range_count > 1:  # the last one may be short
-            affordable = min(affordable + 1, left.request_count)
-        enough = count_enough(plan.setting.thread_count, object_range_count, wanted_count=plan.body_count)
-        refusal = NO_TIME_LEFT if left.duration_seconds <= 0 else None
-        if affordable < 1:
-            refusal = refusal or too_little(left, "leaves", "range", range_bytes)
-        return Allotment(
-            object_range_count=object_range_count,
-            range_count=min(affordable, enough),
-            range_bytes=range_bytes,
-            tail_bytes=payload - (object_range_count - 1) * range_bytes,
-            slot_count=max(1, source_bytes // range_bytes),
-            cost_max=left,
-            refusal=refusal,
-        )
+def _allotted(plan: ProbePlan[S3DownloadSetting], left: Cost) -> Allotment:
+    """The most that is paid for of what is left, and no more than a steady state needs."""
+    payload = max(plan.context.payload_size_bytes, 1)
+    range_bytes = min(plan.setting.range_size_bytes, payload)
+    object_range_count = math.ceil(payload / range_bytes)
+    affordable = max(0, min(left.request_count, left.transferred_bytes // range_bytes))
+    if affordable and object_range_count > 1:  # the last one may be short
+        affordable = min(affordable + 1, left.request_count)
+    enough = count_enough(plan.setting.thread_count, object_range_count, wanted_count=plan.body_count)
+    refusal = NO_TIME_LEFT if left.duration_seconds <= 0 else None
+    if affordable < 1:
+        refusal = refusal or too_little(left, "leaves", "range", range_bytes)
+    return Allotment(
+        object_request_count=object_range_count,
+        request_count=min(affordable, enough),
+        body_bytes=range_bytes,
+        tail_bytes=payload - (object_range_count - 1) * range_bytes,
+        cost_max=left,
+        refusal=refusal,
+    )
 
 
 @dataclass(kw_only=True)
@@ -191,7 +176,6 @@ class _Download(Crew[S3DownloadSetting]):
     noun = "range"
 
     prepared: Cost  # what it took that there is something to read
-    allotment: Allotment
     reader: RangeReader
     bucket: str
     source: ReadObject
@@ -213,37 +197,25 @@ class _Download(Crew[S3DownloadSetting]):
         """Of the object, by all runs so far."""
         return self.read_before_bytes + self.moved_bytes
 
-    async def carry_out(self) -> None:
-        """See the base."""
-        await self.work(range(self.allotment.range_count))
-
-    def size_bytes(self, number: int) -> int:
-        """Of the range with this number, from 0."""
-        allotment = self.allotment
-        is_tail = number == allotment.object_range_count - 1
-        return allotment.tail_bytes if is_tail else allotment.range_bytes
-
     async def move(self, thread: int, number: int) -> None:
         """Read a range."""
         del thread
-        first_slot = self.read_before_bytes // self.allotment.range_bytes
-        slot = (first_slot + number) % self.allotment.slot_count
-        start = slot * self.allotment.range_bytes
+        range_bytes, size_bytes = self.allotment.body_bytes, self.allotment.size_bytes(number)
+        slot_count = max(1, self.source.size_bytes // range_bytes)  # places where a range can begin
+        start = (self.read_before_bytes // range_bytes + number) % slot_count * range_bytes
         reading = await self.reader.read_range(
             self.bucket,
             self.source.key,
             start,
-            start + self.size_bytes(number),
+            start + size_bytes,
             object_size_bytes=self.source.size_bytes,
         )
         self.first_byte_seconds.append(reading.first_byte_seconds)
 
     def why_nothing(self) -> str:
         """See the base."""
-        size, seconds = (
-            format_bytes(self.allotment.range_bytes),
-            format_seconds(self.cost_max.duration_seconds),
-        )
+        size = format_bytes(self.allotment.body_bytes)
+        seconds = format_seconds(self.allotment.cost_max.duration_seconds)
         return f"no range of {size} came within {seconds}: allow more time, or probe smaller ranges"
 
     def measures(self) -> dict[str, float]:
@@ -251,8 +223,8 @@ class _Download(Crew[S3DownloadSetting]):
         first_bytes = summarize(self.first_byte_seconds)
         again_bytes = self.read_bytes - max(self.source.size_bytes, self.read_before_bytes)
         return {
-            "object_range_count": self.allotment.object_range_count,
-            "range_size_bytes_read": self.allotment.range_bytes,
+            "object_range_count": self.allotment.object_request_count,
+            "range_size_bytes_read": self.allotment.body_bytes,
             "read_object_bytes": self.source.size_bytes,
             "first_byte_seconds_mean": first_bytes.mean_seconds,
             "first_byte_seconds_p50": first_bytes.p50_seconds,

@@ -28,7 +28,7 @@ from penstock.probes.cleaning import clean_up_shielded, struck_when_gone
 from penstock.probes.leftovers import run_name
 from penstock.probes.outside import BodySender
 from penstock.probes.probe import NO_TIME, Leftover, LeftoverKind, inconclusive
-from penstock.probes.s3.crew import Crew, count_enough, too_little
+from penstock.probes.s3.crew import Allotment, Crew, count_enough, too_little
 from penstock.probes.s3.payload import incompressible_payload
 from penstock.probes.s3.workers import Duty
 from penstock.probes.s3.workspace import Workspace
@@ -63,7 +63,7 @@ class S3UploadProbe:
         """Carry out the plan within its cost; the clean-up follows it, within 30 s of its own."""
         self.used = Cost()
         started_at = self._workspace.clock.now()
-        allotment = Allotment.of(plan)
+        allotment = _allotted(plan)
         if allotment.refusal:
             return inconclusive(plan, started_at, allotment.refusal)
         body_bytes = allotment.body_bytes
@@ -80,7 +80,6 @@ class S3UploadProbe:
         upload = _Upload(
             plan=plan,
             clock=self._workspace.clock,
-            cost_max=allotment.cost_max,
             allotment=allotment,
             written=written,
             sender=duty.workers or self._workspace.store,
@@ -112,45 +111,28 @@ class S3UploadProbe:
         """Nothing is kept between two runs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Allotment:
-    """How much of a plan is carried out: pure arithmetic over its cost."""
-
-    is_multipart: bool
-    object_part_count: int
-    part_count: int  # to upload; single PUTs count as one part each
-    body_bytes: int
-    tail_bytes: int  # of the object's last part
-    cost_max: Cost  # of the requests with a body, failures included
-    refusal: str | None = None
-
-    @staticmethod
-    def of(plan: ProbePlan[S3UploadSetting]) -> Allotment:
-        """The most that the plan pays for, and no more than a steady state needs."""
-        payload, part = plan.context.payload_size_bytes, plan.setting.part_size_bytes
-        is_multipart = payload > part
-        object_part_count = math.ceil(payload / part) if is_multipart else 1
-        affordable = _affordable_part_count(plan, min(payload, part), is_multipart=is_multipart)
-        enough = count_enough(plan.setting.thread_count, object_part_count, wanted_count=plan.body_count)
-        part_count = min(affordable, enough)
-        around = (
-            MULTIPART_OVERHEAD_REQUEST_COUNT
-            if is_multipart
-            else min(plan.setting.thread_count, part_count) + 1
-        )
-        cost_max, body_bytes = plan.cost_max, min(payload, part)
-        refusal = NO_TIME if cost_max.duration_seconds <= 0 else None
-        if part_count < 1:
-            refusal = refusal or too_little(cost_max, "allows", "part", body_bytes)
-        return Allotment(
-            is_multipart=is_multipart,
-            object_part_count=object_part_count,
-            part_count=part_count,
-            body_bytes=body_bytes,
-            tail_bytes=payload - (object_part_count - 1) * part,
-            cost_max=replace(cost_max, request_count=cost_max.request_count - around),
-            refusal=refusal,
-        )
+def _allotted(plan: ProbePlan[S3UploadSetting]) -> Allotment:
+    """The most that the plan pays for, and no more than a steady state needs."""
+    payload, part = plan.context.payload_size_bytes, plan.setting.part_size_bytes
+    is_multipart, body_bytes, cost_max = payload > part, min(payload, part), plan.cost_max
+    object_part_count = math.ceil(payload / part) if is_multipart else 1
+    affordable = _affordable_part_count(plan, body_bytes, is_multipart=is_multipart)
+    enough = count_enough(plan.setting.thread_count, object_part_count, wanted_count=plan.body_count)
+    part_count = min(affordable, enough)
+    around = MULTIPART_OVERHEAD_REQUEST_COUNT
+    if not is_multipart:
+        around = min(plan.setting.thread_count, part_count) + 1
+    refusal = NO_TIME if cost_max.duration_seconds <= 0 else None
+    if part_count < 1:
+        refusal = refusal or too_little(cost_max, "allows", "part", body_bytes)
+    return Allotment(
+        object_request_count=object_part_count,
+        request_count=part_count,
+        body_bytes=body_bytes,
+        tail_bytes=payload - (object_part_count - 1) * part,
+        cost_max=replace(cost_max, request_count=cost_max.request_count - around),
+        refusal=refusal,
+    )
 
 
 def _affordable_part_count(plan: ProbePlan[S3UploadSetting], body_bytes: int, *, is_multipart: bool) -> int:
@@ -170,7 +152,6 @@ class _Upload(Crew[S3UploadSetting]):
 
     noun = "part"
 
-    allotment: Allotment
     written: Written
     sender: BodySender
     body: bytes
@@ -181,21 +162,24 @@ class _Upload(Crew[S3UploadSetting]):
     checked: dict[str, float] = field(default_factory=dict)
 
     @property
+    def _is_multipart(self) -> bool:
+        return self.allotment.object_request_count > 1
+
+    @property
     def may_arrive_later(self) -> bool:
         """Whether a request without an answer may be carried out after the clean-up."""
         return self.lost_count > 0
 
     async def carry_out(self) -> None:
         """See the base."""
-        numbers = range(1, self.allotment.part_count + 1)
-        if not self.allotment.is_multipart:
-            await self.work(numbers)
+        if not self._is_multipart:
+            await self.work()
             return
         started_seconds = self.elapsed_seconds()
         await self.written.create()
         self.create_seconds = self.elapsed_seconds() - started_seconds
         self.reserve_seconds = 2 * self.create_seconds  # for the completion
-        await self.work(numbers)
+        await self.work()
         if etags := self.written.consecutive_etags:
             started_seconds = self.elapsed_seconds()
             await self.written.complete(etags)
@@ -203,14 +187,14 @@ class _Upload(Crew[S3UploadSetting]):
 
     async def move(self, thread: int, number: int) -> None:
         """Send a part, or an object."""
-        size_bytes = self.size_bytes(number)
+        size_bytes, part_number = self.allotment.size_bytes(number), number + 1
         body = self.body if size_bytes == len(self.body) else self.body[:size_bytes]
         written = self.written
         if written.upload_id is not None:
             etag = await self.sender.upload_part(
-                written.bucket, written.object_key, written.upload_id, number, body
+                written.bucket, written.object_key, written.upload_id, part_number, body
             )
-            written.etags[number] = etag
+            written.etags[part_number] = etag
         else:
             key = written.key_of_thread(thread)
             etag = await written.put(key, self.sender.put_object(written.bucket, key, body))
@@ -224,12 +208,6 @@ class _Upload(Crew[S3UploadSetting]):
             "checksum_right_count": right_count,
             "checksum_wrong_count": len(self.told) - right_count,
         }
-
-    def size_bytes(self, number: int) -> int:
-        """See the base."""
-        allotment = self.allotment
-        is_tail = allotment.is_multipart and number == allotment.object_part_count
-        return allotment.tail_bytes if is_tail else allotment.body_bytes
 
     @property
     def used(self) -> Cost:
@@ -249,7 +227,7 @@ class _Upload(Crew[S3UploadSetting]):
     def why_nothing(self) -> str:
         """See the base."""
         seconds = format_seconds(self.plan.cost_max.duration_seconds)
-        if self.allotment.is_multipart and self.written.upload_id is None:
+        if self._is_multipart and self.written.upload_id is None:
             return f"beginning an upload was not answered in time, within {seconds}: see what keeps the service silent"
         body = format_bytes(self.allotment.body_bytes)
         return f"no request of {body} ended within {seconds}: allow more time, or probe smaller parts"
@@ -257,7 +235,7 @@ class _Upload(Crew[S3UploadSetting]):
     def measures(self) -> dict[str, float]:
         """Of the object, and of the requests around it."""
         measures: dict[str, float] = {
-            "object_part_count": self.allotment.object_part_count,
+            "object_part_count": self.allotment.object_request_count,
             "part_size_bytes_sent": self.allotment.body_bytes,
             "uploaded_bytes": self.moved_bytes,
             "attempted_bytes": self.attempted_bytes,

@@ -22,7 +22,7 @@ from penstock.probes.outside import (
     Unsent,
     VersionRequests,
 )
-from penstock.probes.s3.crew import Crew, refused_window, steady_window
+from penstock.probes.s3.crew import Allotment, Crew, refused_window, steady_window
 from penstock.probes.s3.payload import incompressible_payload
 from penstock.probes.s3.upload import S3UploadProbe
 from penstock.probes.s3.workspace import Workspace
@@ -377,16 +377,9 @@ class Sleepers(Crew[S3UploadSetting]):
 
     seconds: Sequence[float]
 
-    async def carry_out(self) -> None:
-        await self.work(range(len(self.seconds)))
-
     async def move(self, thread: int, number: int) -> None:
         del thread
         await asyncio.sleep(self.seconds[number])
-
-    def size_bytes(self, number: int) -> int:
-        del number
-        return 1000
 
     def measures(self) -> dict[str, float]:
         return {}
@@ -399,8 +392,15 @@ def effort_while_busy(threads: int, seconds: Sequence[float], whole: Effort) -> 
     """Of the whole, where so many threads make requests that take so long."""
 
     async def story(clock: VirtualClock) -> Effort:
+        allotment = Allotment(
+            object_request_count=1,
+            request_count=len(seconds),
+            body_bytes=1000,
+            tail_bytes=1000,
+            cost_max=AMPLE,
+        )
         plan = an_upload_plan(threads=threads)
-        crew = Sleepers(plan=plan, clock=clock, cost_max=AMPLE, seconds=seconds)
+        crew = Sleepers(plan=plan, clock=clock, allotment=allotment, seconds=seconds)
         await crew.transfer()
         return crew.while_busy(whole)
 

@@ -40,6 +40,9 @@ class Truth:
     counts: Counter[str] = field(default_factory=Counter)  # by request, those that the server carried out
     faults: int = 0
     carried_bytes: int = 0  # of parts, objects and ranges, either way, that came to the other end
+    under_way: Counter[str] = field(default_factory=Counter)  # by request
+    at_once_max: Counter[str] = field(default_factory=Counter)  # the most that were under way
+    connections: set[object] = field(default_factory=set)  # all that were opened for a request
 
 
 class FaultProxy(Relay):
@@ -54,7 +57,16 @@ class FaultProxy(Relay):
         self.expects_token: str | None = None  # of whoever signs; None: anybody's
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        what = named(request)
+        what, truth = named(request), self.truth
+        truth.connections.add(request.transport)
+        truth.under_way[what] += 1
+        truth.at_once_max[what] = max(truth.at_once_max[what], truth.under_way[what])
+        try:
+            return await self._answer(request, what)
+        finally:
+            truth.under_way[what] -= 1
+
+    async def _answer(self, request: web.Request, what: str) -> web.StreamResponse:
         self.truth.counts["asked"] += 1
         if self.expects_token is not None:
             token = request.headers.get("x-amz-security-token")

@@ -37,6 +37,12 @@ READERS = (
     "duckdb==1.4.4",
     "duckdb-ext-httpfs==1.4.4.20260205",
 )
+AWS_SDK_FOR_JAVA_VERSION = "2.57.8"
+AWS_SDK_FOR_JAVASCRIPT = (
+    "@aws-sdk/client-s3@3.1175.0",
+    "@aws-sdk/lib-storage@3.1175.0",
+    "@smithy/node-http-handler@4.14.2",
+)
 JACKSON_VERSION = "2.19.2"
 SERDE_JSON_VERSION = "1.0.145"
 CHRONO_VERSION = "0.4.42"
@@ -157,6 +163,19 @@ def jackson() -> Path:
     return _built(f"jackson-{JACKSON_VERSION}", ("mvn",), _build_jackson) / "lib"
 
 
+def aws_sdk_for_java() -> Path:
+    """The folder of jars with the client of S3. Raises ToolMissingError, BuildError."""
+    require("java")  # not for the build alone
+    return _built(f"aws-sdk-java-{AWS_SDK_FOR_JAVA_VERSION}", ("mvn",), _build_aws_sdk_for_java) / "lib"
+
+
+def aws_sdk_for_javascript() -> Path:
+    """The folder of modules with the client of S3. Raises ToolMissingError, BuildError."""
+    require("node")
+    version = AWS_SDK_FOR_JAVASCRIPT[0].rpartition("@")[2]
+    return _built(f"aws-sdk-js-{version}", ("npm",), _build_aws_sdk_for_javascript) / "node_modules"
+
+
 def libfaketime() -> Path:
     """The library that sets the clock of one program, of the distribution's. Raises ToolMissingError."""
     folder = _built("libfaketime", ("apt-get", "dpkg-deb"), _build_libfaketime)
@@ -264,6 +283,14 @@ def _build_elasticmq(directory: Path) -> None:
 def _build_jackson(directory: Path) -> None:
     group, artifact = "com.fasterxml.jackson.core", "jackson-databind"
     _copy_jars(directory, group=group, artifact=artifact, version=JACKSON_VERSION)
+
+
+def _build_aws_sdk_for_java(directory: Path) -> None:
+    _copy_jars(directory, group="software.amazon.awssdk", artifact="s3", version=AWS_SDK_FOR_JAVA_VERSION)
+
+
+def _build_aws_sdk_for_javascript(directory: Path) -> None:
+    _fetch(["npm", "install", "--silent", "--prefix", str(directory), *AWS_SDK_FOR_JAVASCRIPT], directory)
 
 
 def _build_libfaketime(directory: Path) -> None:

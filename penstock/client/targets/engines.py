@@ -26,6 +26,8 @@ DUCKDB_READ_BLOCK_BYTES_MIN = 1 << 12
 """Of external_file_cache_remote_max_block_size, which is a power of two."""
 POLARS_BUDGET_MIN = 10
 """What one request of the older readers of Polars takes of POLARS_CONCURRENCY_BUDGET; with less it ends in a panic."""
+POLARS_RANDOM_CHUNK_BYTES = 8 << 20
+"""Its chunk for reading here and there, which is left alone; a byte budget below any of its chunks ends in a panic."""
 
 
 def _duckdb(advised: Transfer) -> Iterator[Option]:
@@ -90,7 +92,7 @@ def _polars_download(advised: Transfer) -> Iterator[Option]:
     yield Option("", "POLARS_INFLIGHT_FLOOR_REQUEST_BUDGET", threads, ("thread_count",))
     yield Option("", "POLARS_CONCURRENCY_BUDGET", max(POLARS_BUDGET_MIN, threads), ("thread_count",))
     if advised.read_ahead_bytes is not None:
-        ahead = max(size, advised.read_ahead_bytes)
+        ahead = max(POLARS_RANDOM_CHUNK_BYTES, size, advised.read_ahead_bytes)
         yield Option("", "POLARS_INFLIGHT_INIT_BYTE_BUDGET", ahead, ("read_ahead_bytes",))
     # Not ..._RANDOM_ACCESS, by which it merges what it reads here and there: with a range's size in it, Polars 2.1 read
     # 2.7 MB/s of 1 MiB columns where it read 7.1 untold (`bench reading-shapes`).

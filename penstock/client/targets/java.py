@@ -1,7 +1,7 @@
 """Knows what Hadoop's s3a, Spark, Flink and the AWS SDK for Java 2 can be told.
 
 From the constants of Hadoop 3.5 (org.apache.hadoop.fs.s3a.Constants), of flink-s3-fs-hadoop 2.3, and from the AWS SDK
-for Java 2.41.
+for Java 2.57, which was run.
 """
 
 from __future__ import annotations
@@ -95,8 +95,10 @@ def _java_sdk(advised: Transfer) -> Iterator[Option]:
     yield Option(crt, "maxConcurrency", advised.thread_count, ("thread_count", "connection_pool_count"))
     yield from carried(advised, crt, {"minimumPartSizeInBytes": "request_size_bytes"})
     yield Option(crt, "thresholdInBytes", advised.multipart_threshold_bytes, ("multipart_threshold_bytes",))
-    # Without the CRT, parts in flight are those for which there is room in its buffer.
-    buffer_bytes = advised.request_concurrency * advised.request_size_bytes
+    # Without the CRT the buffer bounds what is read ahead of a stream, and no parts: of a file all were sent at a time.
+    active = advised.request_concurrency
+    buffer_bytes = active * advised.request_size_bytes
+    yield Option("ParallelConfiguration", "maxInFlightParts", active, ("thread_count",))
     yield Option(split, "apiCallBufferSizeInBytes", buffer_bytes, ("thread_count",))
     yield from carried(advised, split, {"minimumPartSizeInBytes": "request_size_bytes"})
     yield Option(split, "thresholdInBytes", advised.multipart_threshold_bytes, ("multipart_threshold_bytes",))

@@ -1,6 +1,6 @@
 """Knows what the AWS SDK for JavaScript 3 can be told: lib-storage for uploads, sockets for both ways.
 
-From the sources of @aws-sdk/lib-storage 3.1169 and @smithy/node-http-handler 4.14, which keeps 50 sockets by itself.
+From the sources of @aws-sdk/lib-storage 3.1175 and @smithy/node-http-handler 4.14, which keeps 50 sockets by itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from penstock.client.targets.advised import Transfer
     from penstock.client.targets.target import Translation
 
-_HANDLER = "NodeHttpHandler.httpsAgent"
+_AGENTS = ("NodeHttpHandler.httpAgent", "NodeHttpHandler.httpsAgent")  # of a store without TLS, and with
 _OWN_READS = {
     "rangeSizeBytes": "request_size_bytes",
     "multipartThresholdBytes": "multipart_threshold_bytes",
@@ -30,24 +30,31 @@ _OWN_READS = {
 def _lib_storage(advised: Transfer) -> Iterator[Option]:
     yield Option("Upload", "queueSize", advised.request_concurrency, ("thread_count",))
     yield from carried(advised, "Upload", {"partSize": "request_size_bytes"})
-    yield Option(_HANDLER, "maxSockets", advised.connection_pool_count, ("connection_pool_count",))
-    yield Option(APPLICATION, "objectConcurrency", advised.object_concurrency, ("thread_count",))
+    # What asks whether it may send (from 2 MiB on) gets a connection of its own, outside of the agents, each time.
+    yield Option("S3Client", "expectContinueHeader", value=False, fields=("connection_pool_count",))
+    yield from _sockets(advised)
 
 
 def _node(advised: Transfer) -> Iterator[Option]:
     """It reads one range a call, so that the loop over ranges is the application's."""
-    yield Option(_HANDLER, "maxSockets", advised.connection_pool_count, ("connection_pool_count",))
-    yield Option(APPLICATION, "objectConcurrency", advised.object_concurrency, ("thread_count",))
+    yield from _sockets(advised)
     yield Option(APPLICATION, "rangeConcurrency", advised.request_concurrency, ("thread_count",))
     yield from carried(advised, APPLICATION, _OWN_READS)
+
+
+def _sockets(advised: Transfer) -> Iterator[Option]:
+    for agent in _AGENTS:
+        yield Option(agent, "maxSockets", advised.connection_pool_count, ("connection_pool_count",))
+    yield Option(APPLICATION, "objectConcurrency", advised.object_concurrency, ("thread_count",))
 
 
 def _source(translation: Translation) -> list[str]:
     groups = translation.groups()
     lines = [f"const {name} = {value};" for name, value in groups[APPLICATION].items()]
-    sockets = groups[_HANDLER]["maxSockets"]
-    handler = f"new NodeHttpHandler({{ httpsAgent: {{ maxSockets: {sockets} }} }})"
-    lines.append(f"const s3 = new S3Client({{ requestHandler: {handler} }});")
+    lines += [f"const agent = {{ maxSockets: {groups[_AGENTS[0]]['maxSockets']} }};"]
+    own = "".join(f"{name}: {str(value).lower()}, " for name, value in groups.get("S3Client", {}).items())
+    handler = "new NodeHttpHandler({ httpAgent: agent, httpsAgent: agent })"
+    lines.append(f"const s3 = new S3Client({{ {own}requestHandler: {handler} }});")
     if "Upload" in groups:
         options = ", ".join(f"{name}: {value}" for name, value in groups["Upload"].items())
         lines.append(f"const options = {{ {options} }};  // new Upload({{ client: s3, params, ...options }})")

@@ -145,6 +145,7 @@ UPLOADS: dict[str, dict[str, Any]] = {
             "minimumPartSizeInBytes": PART,
             "thresholdInBytes": PART,
         },
+        "ParallelConfiguration": {"maxInFlightParts": 32},
         "MultipartConfiguration": {
             "apiCallBufferSizeInBytes": 32 * PART,
             "minimumPartSizeInBytes": PART,
@@ -184,6 +185,8 @@ UPLOADS: dict[str, dict[str, Any]] = {
     },
     "node-lib-storage": {
         "Upload": {"queueSize": 32, "partSize": PART},
+        "S3Client": {"expectContinueHeader": False},
+        "NodeHttpHandler.httpAgent": {"maxSockets": 33},
         "NodeHttpHandler.httpsAgent": {"maxSockets": 33},
         "application": {"objectConcurrency": 1},
     },
@@ -298,6 +301,7 @@ DOWNLOADS: dict[str, dict[str, Any]] = {
         "coalesce_ranges": {"coalesce": GAP},
     },
     "node": {
+        "NodeHttpHandler.httpAgent": {"maxSockets": 33},
         "NodeHttpHandler.httpsAgent": {"maxSockets": 33},
         "application": {
             "objectConcurrency": 1,
@@ -426,7 +430,7 @@ def test_a_reader_here_and_there_is_told_of_ranges_and_of_no_blocks_around_them(
 
 
 def test_many_small_objects_are_read_whole_and_threads_are_objects() -> None:
-    """Cut-offs are above their size; DuckDB's blocks are powers of two; Polars has no less than ten permits."""
+    """Cut-offs are above their size; DuckDB's blocks are powers of two; Polars has ten permits and 8 MiB at least."""
     document = a_download(size=MiB, part=MiB, object_count=500)
     rclone = said("rclone-download", document).named()
     assert (rclone["--transfers"], rclone["--multi-thread-streams"]) == (32, 1)
@@ -434,6 +438,8 @@ def test_many_small_objects_are_read_whole_and_threads_are_objects() -> None:
     odd = a_download(threads=6, part=6 * MiB)
     assert said("duckdb-download", odd).named()["external_file_cache_remote_max_block_size"] == 4 * MiB
     assert said("polars-download", odd).named()["POLARS_CONCURRENCY_BUDGET"] == 10
+    small = a_download(threads=5, part=MiB)
+    assert said("polars-download", small).named()["POLARS_INFLIGHT_INIT_BYTE_BUDGET"] == 8 * MiB
 
 
 def test_mountpoint_says_when_it_opens_more_than_advised() -> None:
@@ -566,9 +572,10 @@ def test_a_size_nearby_moves_the_threshold_and_the_part() -> None:
             "config",
             [
                 "const objectConcurrency = 1;",
+                "const agent = { maxSockets: 33 };",
                 (
-                    "const s3 = new S3Client({ requestHandler: "
-                    "new NodeHttpHandler({ httpsAgent: { maxSockets: 33 } }) });"
+                    "const s3 = new S3Client({ expectContinueHeader: false, requestHandler: "
+                    "new NodeHttpHandler({ httpAgent: agent, httpsAgent: agent }) });"
                 ),
                 (
                     f"const options = {{ queueSize: 32, partSize: {PART} }};  "
@@ -594,6 +601,7 @@ def test_a_size_nearby_moves_the_threshold_and_the_part() -> None:
                     f"S3AsyncClient.crtBuilder().maxConcurrency(32).minimumPartSizeInBytes({PART}L)"
                     f".thresholdInBytes({PART}L)"
                 ),
+                "ParallelConfiguration.builder().maxInFlightParts(32)",
                 (
                     f"MultipartConfiguration.builder().apiCallBufferSizeInBytes({32 * PART}L)"
                     f".minimumPartSizeInBytes({PART}L).thresholdInBytes({PART}L)"

@@ -75,7 +75,8 @@ _RUST_LINES = {  # by what is passed the options; those of obstore are for Pytho
     "BufReader": "BufReader::with_capacity(store, &meta, {with_capacity})\n"
     "// Python: obstore.open_reader(store, path, buffer_size={with_capacity})",
     "coalesce_ranges": "coalesce_ranges(&ranges, fetch, {coalesce})\n"
-    "// Python: obstore.get_ranges(store, path, starts=starts, ends=ends, coalesce={coalesce})",
+    "// Python: obstore.get_ranges(store, path, starts=starts, ends=ends, coalesce={coalesce})"
+    "  # ten at a time, always",
     "obstore.put": "// Python: obstore.put(store, path, file, "
     "max_concurrency={max_concurrency}, chunk_size={chunk_size})",
 }

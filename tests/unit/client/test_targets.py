@@ -651,7 +651,10 @@ def test_a_size_nearby_moves_the_threshold_and_the_part() -> None:
                 f"BufReader::with_capacity(store, &meta, {BLOCK})",
                 f"// Python: obstore.open_reader(store, path, buffer_size={BLOCK})",
                 f"coalesce_ranges(&ranges, fetch, {GAP})",
-                f"// Python: obstore.get_ranges(store, path, starts=starts, ends=ends, coalesce={GAP})",
+                (
+                    f"// Python: obstore.get_ranges(store, path, starts=starts, ends=ends, coalesce={GAP})"
+                    "  # ten at a time, always"
+                ),
             ],
         ),
     ],

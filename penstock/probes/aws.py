@@ -170,19 +170,21 @@ class AwsObjectStore:
             raise Refused(f"{size_bytes} bytes were asked for, {read_bytes} came", doing=doing)
         return Reading(first_byte_seconds=first_byte_seconds)
 
-    async def head_object(self, bucket: str, key: str) -> StoredObject:
-        """HeadObject; the class is not said where it is the standard one."""
-        with translated(f"looking at {key} in {bucket}"):
-            answer = await self._client.head_object(Bucket=bucket, Key=key)
-            storage_class = answer.get("StorageClass", "STANDARD").lower().replace("_", "-")
-            return StoredObject(size_bytes=int(answer["ContentLength"]), storage_class=storage_class)
+    async def look_at(self, bucket: str, key: str, size_bytes: int) -> StoredObject:
+        """GetObject, of a range that an object may be smaller than: what HeadObject refuses, it refuses without a word.
 
-    async def begins_with(self, bucket: str, key: str, size_bytes: int) -> bytes:
-        """GetObject, of a range that an object may be smaller than."""
-        with translated(f"reading {key} from {bucket}"):
+        The class is not said where it is the standard one.
+        """
+        with translated(f"looking at {key} in {bucket}"):
             answer = await self._client.get_object(Bucket=bucket, Key=key, Range=f"bytes=0-{size_bytes - 1}")
             async with answer["Body"] as body:
-                return await _first_bytes(body, size_bytes)  # also where the range is ignored
+                head = await _first_bytes(body, size_bytes)  # also where the range is ignored
+            told = answer.get("ContentRange", f"/{answer['ContentLength']}")
+            return StoredObject(
+                head,
+                size_bytes=int(told.rpartition("/")[2]),
+                storage_class=answer.get("StorageClass", "STANDARD").lower().replace("_", "-"),
+            )
 
     async def get_unless(
         self, bucket: str, key: str, etag: str | None, *, size_bytes_max: int
@@ -462,7 +464,7 @@ def _stay_in_region(context: dict[str, Any], **_: Any) -> None:
 def _refuse_a_page(http_response: Any, model: Any, **_: Any) -> None:  # Any: botocore has no types
     """What a portal shows for everything: most answers that say nothing would be read as success, as of a deletion."""
     is_page = http_response.headers.get("content-type", "").startswith("text/html")
-    if is_page and http_response.status_code < 300 and model.name not in {"GetObject", "HeadObject"}:
+    if is_page and http_response.status_code < 300 and model.name != "GetObject":
         raise ResponseParserError("a page in HTML")
 
 

@@ -18,7 +18,7 @@ from msgspec import Raw
 _SERVICES = frozenset({"s3", "s3express", "sqs", "sts", "sso", "portal.sso", "oidc", "signin"})
 _OPERATIONS = frozenset(
     {
-        *("PutObject", "GetObject", "HeadObject", "DeleteObject", "DeleteObjects", "ListObjectsV2"),
+        *("PutObject", "GetObject", "DeleteObject", "DeleteObjects", "ListObjectsV2"),
         "ListObjectVersions",
         *("CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload", "AbortMultipartUpload"),
         # Asked by botocore itself, of directory buckets and of buckets elsewhere.

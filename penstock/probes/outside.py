@@ -112,8 +112,9 @@ class BodySender(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """What is said of an object without reading it."""
+    """How an object begins, and what is said of it."""
 
+    head: bytes
     size_bytes: int
     storage_class: str = "standard"  # "standard-ia", "glacier-ir", ...
 
@@ -189,12 +190,8 @@ class VersionRequests(NamedTuple):
 class ObjectStore(BodySender, RangeReader, SharedObjects, Protocol):
     """S3 as probes use it."""
 
-    async def head_object(self, bucket: str, key: str) -> StoredObject:
-        """What is there; raises Missing."""
-        ...
-
-    async def begins_with(self, bucket: str, key: str, size_bytes: int) -> bytes:
-        """The first bytes of an object, so few that they can be kept; no more than there are."""
+    async def look_at(self, bucket: str, key: str, size_bytes: int) -> StoredObject:
+        """With its first bytes, so few that they can be kept; no more than there are. Raises Missing."""
         ...
 
     async def create_multipart_upload(self, bucket: str, key: str) -> str:

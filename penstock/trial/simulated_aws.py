@@ -82,16 +82,11 @@ class SimulatedObjectStore:
             raise Refused(f"{key} has {stored.body.size_bytes} bytes")
         return Reading(first_byte_seconds=first_byte_seconds)
 
-    async def head_object(self, bucket: str, key: str) -> StoredObject:
-        with _AS_REQUEST_ERRORS:
-            stored = await self._service.find(bucket, key)
-            await self._service.first_byte(stored, 0, 0)
-        return StoredObject(stored.body.size_bytes)
-
-    async def begins_with(self, bucket: str, key: str, size_bytes: int) -> bytes:
+    async def look_at(self, bucket: str, key: str, size_bytes: int) -> StoredObject:
         with _AS_REQUEST_ERRORS:
             stored = await self._service.read(bucket, key, 0, size_bytes)
-        return stored.body.read(0, min(size_bytes, stored.body.size_bytes))
+        body = stored.body
+        return StoredObject(body.read(0, min(size_bytes, body.size_bytes)), body.size_bytes)
 
     async def get_unless(
         self, bucket: str, key: str, etag: str | None, *, size_bytes_max: int

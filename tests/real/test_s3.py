@@ -173,9 +173,9 @@ async def test_a_range_beyond_the_object_is_refused(s3_url: str, bucket: str) ->
             await store.read_range(bucket, "short", 0, 1000, object_size_bytes=2000)
         with pytest.raises(Refused):
             await store.read_range(bucket, "short", 2000, 3000, object_size_bytes=4000)
-        assert (await store.head_object(bucket, "short")).size_bytes == 1000
+        assert (await store.look_at(bucket, "short", 1)).size_bytes == 1000
         with pytest.raises(Missing):
-            await store.head_object(bucket, "nothing")
+            await store.look_at(bucket, "nothing", 1)
 
 
 @pytest.mark.parametrize("after_seconds", [0.2, 0.3, 0.4, 0.5])

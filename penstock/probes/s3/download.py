@@ -106,7 +106,7 @@ class S3DownloadProbe:
             if asking.usd > plan.cost_max.usd:
                 return f"the plan allows ${plan.cost_max.usd:.3g}, too little to ask for {self._object_key}"
             self.used = asking
-            found = await self._workspace.store.head_object(self._workspace.bucket, self._object_key)
+            found = await self._workspace.store.look_at(self._workspace.bucket, self._object_key, 1)
             if found.storage_class in RETRIEVAL_CLASSES - {self._object_storage_class}:
                 return (
                     f"{self._object_key} is of the class {found.storage_class}, where each byte that is read has a "

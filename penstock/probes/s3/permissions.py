@@ -62,7 +62,7 @@ async def try_downloads(
             if finding.remedy == _NO_BUCKET:
                 return
     key = object_key or f"{key_prefix}{_NAME}"
-    reading = store.begins_with(bucket, key, _READ_BYTES)
+    reading = store.look_at(bucket, key, _READ_BYTES)
     yield await tried(
         subject, _action(bucket, "s3:GetObject"), reading, if_missing=_NO_OBJECT if object_key else ""
     )

@@ -32,7 +32,7 @@ HEAD_BYTES = 64 * KiB  # by which an object is recognised
 PARTS_AT_A_TIME = 16
 CLEAN_UP_SECONDS_MAX = 30.0
 CANDIDATE_COUNT_MAX = 2  # of those that are there, how many are looked at
-LOOKING_REQUEST_COUNT = 1 + 2 * CANDIDATE_COUNT_MAX
+LOOKING_REQUEST_COUNT = 1 + CANDIDATE_COUNT_MAX
 _AROUND_REQUEST_COUNT = 6  # create and complete; at worst what removes it again
 # After which a refused request is made again. That is outside of what is measured, which counts each refusal.
 _PAUSES_SECONDS = (0.5, 1.0, 2.0)
@@ -80,7 +80,7 @@ class ReadObjects:
             return known
         if cost_max.request_count < LOOKING_REQUEST_COUNT:
             return f"the plan allows {cost_max.request_count} requests, too few to look for what can be read"
-        if cost_max.usd < tariff.usd(write_request_count=1, read_request_count=2 * CANDIDATE_COUNT_MAX):
+        if cost_max.usd < tariff.usd(write_request_count=1, read_request_count=CANDIDATE_COUNT_MAX):
             return f"the plan allows ${cost_max.usd:.3g}, too little to look for what can be read"
         found = await self._look(wanted, range_bytes)
         paid, in_time = _room_bytes(wanted, cost_max, tariff), max(self._room_bytes, min(wanted, MiB))
@@ -126,17 +126,15 @@ class ReadObjects:
         return None
 
     async def _is_genuine(self, key: str, size: int) -> bool:
-        self._spend(read_request_count=2)
+        self._spend(read_request_count=1)
+        head_bytes = min(HEAD_BYTES, size)
         try:
-            found = await self._workspace.store.head_object(self._workspace.bucket, key)
-            if found.size_bytes != size or found.storage_class in RETRIEVAL_CLASSES:
-                return False
-            head_bytes = min(HEAD_BYTES, size)
-            head = await self._workspace.store.begins_with(self._workspace.bucket, key, head_bytes)
+            found = await self._workspace.store.look_at(self._workspace.bucket, key, head_bytes)
         except RequestError as trouble:  # another host has just removed it, or may not be read by this one
             _log.info("%s cannot be read: %s", key, trouble)
             return False
-        return head == _body(size)[:head_bytes]
+        is_as_named = (found.size_bytes, found.head) == (size, _body(size)[:head_bytes])
+        return is_as_named and found.storage_class not in RETRIEVAL_CLASSES
 
     async def _put(self, size: int, seconds_max: float) -> ReadObject:
         run = self._workspace.key_prefix + run_name(self._workspace.clock.now(), read_bytes=size)

@@ -248,15 +248,10 @@ class MemoryStore(Scripted):
             self._in_flight_count -= 1
         return Reading(first_byte_seconds=self.first_byte_seconds)
 
-    async def head_object(self, bucket: str, key: str) -> StoredObject:
-        await self._small("head")
+    async def look_at(self, bucket: str, key: str, size_bytes: int) -> StoredObject:
+        await self._small("look")
         self._there(key, self.objects)
-        return StoredObject(self.sizes[key], self.storage_class)
-
-    async def begins_with(self, bucket: str, key: str, size_bytes: int) -> bytes:
-        await self._small("begin")
-        self._there(key, self.objects)
-        return self.heads.get(key, b"")[:size_bytes]
+        return StoredObject(self.heads.get(key, b"")[:size_bytes], self.sizes[key], self.storage_class)
 
     async def get_unless(
         self, bucket: str, key: str, etag: str | None, *, size_bytes_max: int

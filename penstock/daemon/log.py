@@ -49,6 +49,8 @@ def configure(level: str, log_format: LogFormat, *, stream: TextIO | None = None
     logging.captureWarnings(capture=True)
     for noisy in ("botocore", "aiobotocore", "asyncio"):  # their debug lines hold whole requests
         logging.getLogger(noisy).setLevel(logging.WARNING)
+    # A traceback at each request, with what a program wrote; what keeps credentials from coming is a trouble.
+    logging.getLogger("aiobotocore.credentials").setLevel(logging.ERROR)
 
 
 def choose_formatter(log_format: LogFormat, *, is_for_journal: bool) -> logging.Formatter:

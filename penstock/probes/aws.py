@@ -28,7 +28,14 @@ from botocore.parsers import ResponseParserError
 
 from penstock.client.sdk_client import is_directory_bucket
 from penstock.clock import SystemClock
-from penstock.probes.aws_answers import NOT_OFFERED, Unchanged, is_unidentified, raise_first, translated
+from penstock.probes.aws_answers import (
+    NOT_OFFERED,
+    Unchanged,
+    identified,
+    is_unidentified,
+    raise_first,
+    translated,
+)
 from penstock.probes.aws_files import LeanFiles
 from penstock.probes.outside import (
     ANSWERED_BY,
@@ -410,9 +417,10 @@ async def _open_client(
         "aws_session_token": access.credentials.session_token,
     }
     async with contextlib.AsyncExitStack() as stack:
+        with identified():
+            session = _session(access)
+            found = None if explicit else await session.get_credentials()
         with translated(f"setting up the client for {service}"):
-            session = AioSession(profile=access.profile)
-            session.get_component("data_loader").file_loader = LeanFiles()
             opening = session.create_client(
                 service,
                 region_name=access.region,
@@ -423,10 +431,18 @@ async def _open_client(
             client = await stack.enter_async_context(opening)
         client.meta.events.register(f"after-call.{service}", _refuse_a_page)
         if not explicit:
-            identity = _Identity(await session.get_credentials(), access.profile)
+            identity = _Identity(found, access)
             client.meta.events.register(f"after-call.{service}", identity.note_answer)
             client.meta.events.register(f"before-sign.{service}", identity.sign)
         yield client
+
+
+def _session(access: Access) -> AioSession:
+    """Where credentials are found; roles are assumed in the region, which create_client alone would tell it."""
+    session = AioSession(profile=access.profile)
+    session.get_component("data_loader").file_loader = LeanFiles()
+    session.set_config_variable("region", access.region)
+    return session
 
 
 class _Identity:
@@ -435,9 +451,9 @@ class _Identity:
     What the SDK renews by itself is renewed. What somebody renewed for it, in a file, it would not read again.
     """
 
-    def __init__(self, found: Any, profile: str | None) -> None:  # Any: botocore has no types
+    def __init__(self, found: Any, access: Access) -> None:  # Any: botocore has no types
         self._found = found  # credentials, or None
-        self._profile = profile
+        self._access = access
         self._is_wanted = found is None
         self._look_seconds = 0.0  # not before that: a probe makes many requests, and all of them fail
 
@@ -450,9 +466,12 @@ class _Identity:
         seconds = _CLOCK.monotonic_seconds()
         if self._is_wanted and seconds >= self._look_seconds:
             self._look_seconds = seconds + LOOK_AGAIN_SECONDS
-            self._found = await AioSession(profile=self._profile).get_credentials() or self._found
+            with identified():
+                self._found = await _session(self._access).get_credentials() or self._found
             self._is_wanted = self._found is None
         if self._found is not None:
+            with identified():
+                await self._found.get_frozen_credentials()
             request.context.setdefault("signing", {})["request_credentials"] = self._found
 
 

@@ -136,7 +136,6 @@ _FAILURES: Mapping[type[RequestError], Mapping[type[Exception], str]] = {
         sdk_errors.PartialCredentialsError: "give both the access key and the secret key",
         sdk_errors.NoCredentialsError: "no credentials found: give the instance a role, or name a profile",
         sdk_errors.ProfileNotFound: "the profile is not there: correct its name or the file of profiles",
-        sdk_errors.CredentialRetrievalError: "the credentials could not be fetched: renew them",
         sdk_errors.MetadataRetrievalError: "the credentials could not be fetched from the metadata service",
         sdk_errors.TokenRetrievalError: "the session's token could not be fetched: log in again",
         sdk_errors.NoAuthTokenError: "there is no session token: log in again",
@@ -180,6 +179,26 @@ def translated(doing: str) -> Iterator[None]:
         ) from error
     except (sdk_errors.BotoCoreError, aiohttp.ClientError, OSError, ValueError) as error:
         raise _from_failure(error, doing) from error
+
+
+@contextlib.contextmanager
+def identified() -> Iterator[None]:
+    """Where credentials come from: what goes wrong there is no answer of S3 or SQS, and no evidence of either."""
+    doing = "fetching the credentials"
+    try:
+        yield
+    except sdk_errors.ClientError as error:
+        message = _one_line(error.response.get("Error", {}).get("Message", ""))
+        told = f"{error.operation_name} was answered {_code_of(error.response)}, {message}"
+        raise Unidentified(f"{doing}: {told}: check the role, whom it trusts and who asks") from error
+    except sdk_errors.CredentialRetrievalError as error:  # its message may hold what a program wrote
+        raise Unidentified(f"{doing}: {error.kwargs['provider']} gave none: renew what it goes by") from error
+    except (sdk_errors.BotoCoreError, aiohttp.ClientError, TimeoutError, ConnectionError) as error:
+        trouble = _from_failure(error, doing)
+        raise (trouble if isinstance(trouble, Unreachable) else Unidentified(str(trouble))) from error
+    # A file that cannot be read, a program's words that are none, credentials that were old when they came.
+    except (OSError, RuntimeError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise Unidentified(f"{doing}: {_one_line(error)}") from error
 
 
 def is_unidentified(answer: Mapping[str, Any]) -> bool:  # Any: of the SDK

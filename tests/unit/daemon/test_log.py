@@ -140,7 +140,10 @@ def root_logger() -> Iterator[logging.Logger]:
     """The root logger, as it was, afterwards."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
-    noisy = {name: logging.getLogger(name).level for name in ("botocore", "aiobotocore", "asyncio")}
+    noisy = {
+        name: logging.getLogger(name).level
+        for name in ("botocore", "aiobotocore", "aiobotocore.credentials", "asyncio")
+    }
     yield root
     root.handlers[:] = handlers
     root.setLevel(level)
@@ -155,5 +158,6 @@ def test_configure_sends_all_to_one_stream(root_logger: logging.Logger) -> None:
     log.configure("debug", "json", stream=stream)
     logging.getLogger("penstock.test").debug("heard")
     logging.getLogger("botocore.endpoint").debug("not heard")
+    logging.getLogger("aiobotocore.credentials").warning("at each request, with what a program wrote")
     (line,) = stream.getvalue().splitlines()
     assert json.loads(line)["msg"] == "heard"

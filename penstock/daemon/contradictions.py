@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from penstock.client.targets.stores import store_at
 from penstock.daemon import quiet_hours, regions
 from penstock.daemon.config import AUTO, Configuration
+from penstock.daemon.tariffs import is_aws
 from penstock.fleet import limit as fleet_limit
 from penstock.operations.operation import Service
 from penstock.operations.sections.section import Contradiction
@@ -20,7 +21,7 @@ def contradictions(configuration: Configuration) -> Iterator[Contradiction]:
     """Values that are fine alone and wrong together."""
     for name, row in OPERATIONS.items():
         yield from configuration.section_of(row).contradictions(f"probes.{name}")
-    yield from _unreadable(configuration)
+    yield from _of_endpoints(configuration)
     yield from _misplaced(configuration)
     if quiet_hours.fill_the_day(map(quiet_hours.parse, configuration.probes.quiet_hours)):
         yield Contradiction("probes.quiet_hours", "they fill the day, so that nothing would ever be probed")
@@ -41,14 +42,34 @@ def contradictions(configuration: Configuration) -> Iterator[Contradiction]:
             yield Contradiction("watched_queue.interval_seconds", sentence, ("watched_queue.name", key))
 
 
-def _unreadable(configuration: Configuration) -> Iterator[Contradiction]:
-    """Endpoints that begin like a URL, and are none."""
+def _of_endpoints(configuration: Configuration) -> Iterator[Contradiction]:
+    """Those that begin like a URL, and are none; those of a bucket."""
     for service, url in configuration.aws.endpoint_urls.items():
         try:
             _ = urlsplit(url).port
         except ValueError as trouble:
             sentence = f'found "{url}"; expected a URL, such as "http://[::1]:9000" ({trouble})'
             yield Contradiction(f"aws.{service}_endpoint_url", sentence)
+        else:
+            if service is Service.S3:
+                yield from _of_a_bucket(configuration, url)
+
+
+def _of_a_bucket(configuration: Configuration, url: str) -> Iterator[Contradiction]:
+    """An endpoint as a page of the store shows it, with the bucket; and one that knows buckets by no other way."""
+    key = "aws.s3_endpoint_url"
+    if "//s3-accelerate." in url:
+        sentence = (
+            f'found "{url}"; probes measure no Transfer Acceleration, whose bytes have a price of their own'
+        )
+        yield Contradiction(key, sentence)
+    if not is_aws(url) and store_at(url) is None:  # a host of one's own may be called like a bucket in it
+        return
+    for row, section in configuration.sections():
+        bucket = getattr(section, "bucket", "")
+        if bucket and (f"//{bucket}." in url or url.rstrip("/").endswith(f"/{bucket}")):
+            sentence = f'found "{url}"; expected it without the bucket, which probes.{row.name}.bucket names'
+            yield Contradiction(key, sentence, (f"probes.{row.name}.bucket",))
 
 
 def _misplaced(configuration: Configuration) -> Iterator[Contradiction]:

@@ -23,6 +23,7 @@ from penstock.probes.outside import (
     Changed,
     Denied,
     Failed,
+    Forbidden,
     Missing,
     NoBucket,
     NotOffered,
@@ -41,6 +42,10 @@ _UNKNOWN_KEY = "the access key is unknown: check the credentials and whose accou
 _NOT_ALLOWED = "the credentials do not allow it: grant the actions of the documented IAM policy"
 _CLOCK = "this host's clock is wrong by 15 minutes or more: synchronise it"
 _NO_KEY = "the key that encrypts there may not be used: allow kms:GenerateDataKey and kms:Decrypt with it"
+_FORBIDDEN = (
+    "a policy denies it, whatever others allow: have it spare what probes send, which names no encryption and no "
+    "checksum, or configure another place"
+)
 _NO_QUEUE = "the queue does not exist"
 _CHANGED = "another host wrote it meanwhile"
 _UNREADABLE = "the answer is none of this service: check the endpoint, and the proxies on the way"
@@ -92,6 +97,7 @@ _ANSWERS: Mapping[str, tuple[type[RequestError], str]] = {
     "NoSuchBucket": (NoBucket, "the bucket does not exist: create it in this region, or configure another"),
     "PreconditionFailed": (Changed, _CHANGED),
     "ConditionalRequestConflict": (Changed, _CHANGED),  # two at once, of which neither may have won
+    "InvalidObjectState": (Refused, "the object is archived: restore it, or name another"),
     "NoSuchKey": (Missing, "the object is not there"),
     "NoSuchUpload": (Missing, "the unfinished upload is not there: it was completed or aborted"),
     "NonExistentQueue": (Missing, _NO_QUEUE),
@@ -112,6 +118,11 @@ _MESSAGES: Mapping[str, tuple[type[RequestError], str]] = {
     "Signature expired": (Barred, _CLOCK),
     "Signature not yet current": (Barred, _CLOCK),
     "not authorized to perform: kms:": (Barred, _NO_KEY),
+    "Mfa Authentication must be used": (
+        Barred,
+        "the bucket has MFA delete, and no probe has a device for it",
+    ),
+    "with an explicit deny": (Forbidden, _FORBIDDEN),
 }
 # Whose policy it is, where the services say so.
 _REASON = re.compile(r"\b(?:because|with an explicit deny) .*", re.DOTALL)

@@ -10,6 +10,7 @@ from typing import TypeVar
 from penstock.probes.outside import (
     Barred,
     Denied,
+    Forbidden,
     Missing,
     NotOffered,
     RequestError,
@@ -55,6 +56,7 @@ NO_ANSWER = "check endpoint, route, security group and DNS"
 _TROUBLES: tuple[tuple[type[RequestError], Health, str], ...] = (
     (Unidentified, Health.ILL, NO_CREDENTIALS),
     (Barred, Health.ILL, ""),
+    (Forbidden, Health.ILL, "have the policy that denies {action} spare it, or configure another place"),
     (Denied, Health.ILL, "allow {action}, as in the IAM policy that comes with the service"),
     (Unreachable, Health.ILL, NO_ANSWER),
     (Throttled, Health.UNKNOWN, "try again later"),

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from penstock.probes.outside import (
     Denied,
+    Forbidden,
     MessageQueues,
     Missing,
     ObjectStore,
@@ -27,6 +28,7 @@ ORPHAN_AGE_SECONDS = 86_400.0
 _RUN_DATE = "%Y%m%dT%H%M%SZ"
 # Backups of others are often named by such a date, too: what is unique tells ours apart.
 _RUN = re.compile(r"(?P<date>[0-9]{8}T[0-9]{6}Z)-[0-9a-f]{32}(-reads-[1-9][0-9]*)?/")
+_FORBIDDING = frozenset({Denied, Forbidden})  # not a key or a clock that is wrong: that passes
 _OF_THE_CONTAINER = (Denied, Throttled, Unreachable)  # trouble that its other entries would meet as well
 
 T = TypeVar("T")
@@ -97,7 +99,7 @@ class Sweep:
                 trouble = await self._trouble_with(leftover)
             if trouble is not None:
                 self.summary.kept.append(
-                    Kept(leftover=leftover, reason=str(trouble), is_forbidden=type(trouble) is Denied)
+                    Kept(leftover=leftover, reason=str(trouble), is_forbidden=type(trouble) in _FORBIDDING)
                 )
 
     async def _trouble_with(self, leftover: Leftover) -> RequestError | None:

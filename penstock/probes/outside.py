@@ -3,7 +3,9 @@
     RequestError
     ├── Throttled     the service asked for less (503 SlowDown, OverLimit, RequestThrottled)
     ├── Denied        the credentials do not allow it; trying again will not help
-    │   └── Unidentified  there are none, or none that are known or valid any more
+    │   ├── Unidentified  there are none, or none that are known or valid any more
+    │   ├── Forbidden     a policy denies it, whatever others allow
+    │   └── Barred        the clock, a key or the account is in the way
     ├── Missing       the bucket, key, upload or queue is not there
     │   └── NoBucket      the bucket itself
     ├── Changed       the object is not what the condition of a write says: another one wrote it
@@ -51,6 +53,10 @@ class Denied(RequestError):
 
 class Unidentified(Denied):
     """There are no credentials that tell who asks."""
+
+
+class Forbidden(Denied):
+    """A policy denies it, whatever others allow."""
 
 
 class Barred(Denied):

@@ -70,8 +70,9 @@ MessageSizes: TypeAlias = Annotated[
 BucketName: TypeAlias = Annotated[
     str,
     bounds(
-        'the name of a bucket, or the alias of an access point, such as "my-bucket" or "probe-{region}", without "s3://"',
-        pattern=r"^([a-z0-9{][a-z0-9.{}-]{1,80}[a-z0-9}])?$",
+        'the name of a bucket, or the alias of an access point in one region, such as "my-bucket" or "probe-{region}", '
+        'without "s3://"',
+        pattern=r"^([a-z0-9{][a-z0-9.{}-]{1,80}[a-z0-9}](?<!\.mrap))?$",
     ),
 ]
 KeyPrefix: TypeAlias = Annotated[

@@ -325,6 +325,35 @@ def test_a_value_that_cannot_be_read_is_not_missing(tmp_path: Path) -> None:
     assert problem.startswith('probes.s3_upload.bucket: found "ab"; expected the name of a bucket')
 
 
+def test_what_spans_regions_is_no_bucket_in_one(tmp_path: Path) -> None:
+    """The alias of a multi-region access point looks like a name, and S3 would say that there is no such bucket."""
+    (problem,) = _problems(tmp_path, '[probes.s3_upload]\nbucket = "mfzwi23gnjvgw.mrap"')
+    assert "the alias of an access point in one region" in problem
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("https://my-bucket.s3.eu-central-1.amazonaws.com", "without the bucket"),
+        ("https://0a.r2.cloudflarestorage.com/my-bucket", "without the bucket"),
+        ("https://s3-accelerate.amazonaws.com", "Transfer Acceleration"),
+        ("https://s3-accelerate.dualstack.amazonaws.com", "Transfer Acceleration"),
+        ("http://my-bucket.lan:9000", None),  # a host of one's own
+        ("https://bucket.vpce-1a2b-5e6f.s3.eu-central-1.vpce.amazonaws.com", None),
+    ],
+)
+def test_an_endpoint_is_that_of_all_buckets(tmp_path: Path, url: str, says: str | None) -> None:
+    """What a page of the store shows names the bucket, too: every key would begin with it once more."""
+    text = f'[aws]\ns3_endpoint_url = "{url}"\n[probes.s3_upload]\nbucket = "my-bucket"'
+    if says is None:
+        (tmp_path / "penstock.toml").write_text(text)
+        assert config_files.load(tmp_path / "penstock.toml", root=tmp_path).configuration
+    else:
+        (problem,) = _problems(tmp_path, text)
+        assert problem.startswith(f'aws.s3_endpoint_url: found "{url}"')
+        assert says in problem
+
+
 def test_bucket_name_may_depend_on_the_region() -> None:
     """One bucket is in one region; a pattern names one for each."""
     assert ObjectSection(bucket="probe-{region}").bucket_in("eu-west-1") == "probe-eu-west-1"

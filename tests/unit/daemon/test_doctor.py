@@ -17,7 +17,7 @@ from penstock.daemon.host import HostIdentity
 from penstock.daemon.store import Store
 from penstock.operations.table import setting_types
 from penstock.probes.finding import Finding, Health
-from penstock.probes.outside import Barred, Denied, Refused, RequestError
+from penstock.probes.outside import Barred, Denied, Forbidden, Refused, RequestError
 from tests.integration.scripted_advisor import NO_CREDENTIALS, a_status
 from tests.unit.daemon.house import Outside
 
@@ -334,6 +334,7 @@ def test_a_fleet_that_this_host_should_write_for_and_cannot(
         ("bucket", Barred, 1),
         ("bucket", Refused, 1),
         ("bucket", Denied, 4),
+        ("bucket", Forbidden, 4),
         ("probe--euw1-az1--x-s3", Denied, 1),
     ],
 )

@@ -17,7 +17,7 @@ from penstock.daemon.config import Configuration, ProbesSection
 from penstock.daemon.database import DiskTrouble
 from penstock.operations.sections.objects import ObjectSection
 from penstock.probes.leftovers import SweepSummary
-from penstock.probes.outside import Denied, Failed, RequestError, Unreachable
+from penstock.probes.outside import Denied, Failed, Forbidden, RequestError, Unreachable
 from penstock.probes.probe import Leftover, LeftoverKind
 from tests.factories import NOON
 from tests.unit.daemon.house import TARIFFS, House
@@ -47,6 +47,11 @@ async def leave_behind(house: House, *runs: Leftover) -> None:
 def denied(action: str, _count: int) -> RequestError | None:
     """Whatever is deleted."""
     return Denied("DeleteObject is not allowed") if action in {"delete", "delete_batch"} else None
+
+
+def forbidden(action: str, _count: int) -> RequestError | None:
+    """The same, by a policy that no permission outweighs."""
+    return Forbidden("DeleteObject is not allowed") if action in {"delete", "delete_batch"} else None
 
 
 async def test_what_is_left_behind_is_removed_while_the_daemon_runs(house: House) -> None:
@@ -181,7 +186,10 @@ def broken(action: str, _count: int) -> RequestError | None:
     return Failed("DeleteObject is not allowed") if action in {"delete", "delete_batch"} else None
 
 
-@pytest.mark.parametrize(("trouble", "left_count"), [(broken, sweeper.LEFT_COUNT_MAX), (denied, 1)])
+@pytest.mark.parametrize(
+    ("trouble", "left_count"),
+    [(broken, sweeper.LEFT_COUNT_MAX), (denied, 1), (forbidden, 1)],
+)
 async def test_an_operation_rests_that_cannot_clean_up(
     house: House, trouble: Callable[[str, int], RequestError | None], left_count: int
 ) -> None:

@@ -221,7 +221,7 @@ def _plan(conditions: Conditions, setting: SqsDeliverySetting, timeout_seconds: 
     outcome = _forecast(costs, conditions, [setting])
     rate = np.minimum(outcome.goodput[:, 0], conditions.message_rate_per_second)
     counted = conditions.send_seconds_variation / math.sqrt(max(rate.mean() * _AVERAGED_SECONDS, 1.0))
-    rate = rate * np.exp(rng.normal(0.0, counted, _DRAW_COUNT))
+    rate = rate * np.exp(rng.normal(-(counted**2) / 2.0, counted, _DRAW_COUNT))  # which keeps its mean
     latency = outcome.latency_seconds[:, 0] * np.exp(
         rng.normal(0.0, math.hypot(_LAW_SPREAD, counted), _DRAW_COUNT)
     )

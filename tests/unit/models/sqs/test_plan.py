@@ -51,6 +51,14 @@ def test_the_seeds_queue_gets_more_deleters_and_both_windows() -> None:
     assert found.collapse_after_seconds.expected / 60 == pytest.approx(35, abs=1)
 
 
+@pytest.mark.parametrize("rate", [0.01, 0.1, 1.0])
+def test_no_more_is_carried_than_is_sent(rate: float) -> None:
+    """However few messages a minute counts: at one in 100 s more was expected by a quarter."""
+    carried = planned(message_rate_per_second=rate).goodput_messages_per_second
+    assert carried.expected == pytest.approx(rate, rel=0.1)
+    assert carried.low < rate < carried.high
+
+
 def test_a_latency_of_short_polls_is_an_upper_end() -> None:
     """What long polls leave out of it is not known: a wide interval below it, and the same advice."""
     long_polled = plan(read_conditions(a_document()))

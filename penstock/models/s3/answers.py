@@ -7,6 +7,7 @@ from math import exp, inf, log
 
 import numpy as np
 
+from penstock.models.burst import Ceiling
 from penstock.models.inference.draws import quantiles
 from penstock.models.inference.posterior import dip_fraction, quantile_beside_dips, widened
 from penstock.models.model import Array
@@ -23,12 +24,20 @@ from penstock.vocabulary import Context, Demand, Estimate, Regime
 _UNSEEN_LAW = 0.15
 
 
-def interval(posterior: Posterior, transfers: Transfers, demand: Demand) -> Estimate:
-    """The 90 % interval of one future measurement, with the dips that it may meet and within the bandwidth limit."""
+def interval(posterior: Posterior, transfers: Transfers, demand: Demand, line: Ceiling | None) -> Estimate:
+    """The 90 % interval of one future measurement, with the dips that it may meet and within the bandwidth limit.
+
+    Nor is more promised than the host's line carries (None where nobody knows), as long as nothing was faster.
+    """
     expected, deviation = (float(each[0]) for each in foreseen(posterior, transfers, unseen=_UNSEEN_LAW))
     dips = dip_fraction(posterior.weights)
     low, high = (quantile_beside_dips(p, deviation=deviation, dip_fraction=dips) for p in (0.05, 0.95))
-    reached = (expected + low, expected, expected + high)
+    most = inf if line is None else log(line.burst_bytes_per_second)
+    reached = (
+        expected + low,
+        expected,
+        min(expected + high, max(expected, most, posterior.evidence.log_fastest)),
+    )
     return Estimate(*(exp(min(value, log_bandwidth(demand))) for value in reached))
 
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from math import ceil, log
+from math import ceil, inf, log
 from typing import TypeAlias
 
 import numpy as np
@@ -97,6 +97,11 @@ class Evidence:
     def is_throttled(self) -> NDArray[np.bool_]:
         """Which rows are the rate of requests that were admitted while others were refused."""
         return np.asarray(self.column("kind") == _THROTTLED, dtype=np.bool_)
+
+    @property
+    def log_fastest(self) -> float:
+        """The logarithm of the most bytes a second that were measured; -inf where nothing was."""
+        return float(self.column("log_value")[self.is_throughput()].max(initial=-inf))
 
     @property
     def carried_rate_per_second(self) -> float:

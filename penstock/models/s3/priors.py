@@ -65,11 +65,10 @@ def _table(place: Place, evidence: Evidence) -> Gaussian:
         table = where_requests_are_refused(table)
     if evidence.tells_totals_alone:
         table = perhaps_without_pause(table)
-    log_fastest = evidence.column("log_value")[evidence.is_throughput()].max(initial=-inf)
     if limits is None:
         return table
     widest = ON_CREDITS if limits.is_burstable else 0.5
-    if not -inf < log_fastest < table.mean[HOST_RATE] + log(widest):
+    if not -inf < evidence.log_fastest < table.mean[HOST_RATE] + log(widest):
         return table
     beliefs = (table, behind_a_slower_path(table))
     peaks = [maximise(evidence.problem(belief), starts(evidence, belief)[:3]) for belief in beliefs]

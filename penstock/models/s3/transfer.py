@@ -408,10 +408,11 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
     def predict(self, fit: Fit, context: Context, setting: S3SettingT, demand: Demand) -> Prediction:
         """Throughput, seconds of one object, requests per second: each for one future measurement."""
         posterior, demand = Posterior.from_state(fit.state), self._settled(fit, context, demand)
-        throughput = answers.interval(posterior, self._transfers(context, [setting], demand), demand)
+        line = host_ceiling(context.place)
+        throughput = answers.interval(posterior, self._transfers(context, [setting], demand), demand, line)
         size = self.payload_bytes(context, demand)
         one = _single(self._transfers(context, [setting], replace(demand, object_count=1)))
-        alone = answers.interval(posterior, one, demand)
+        alone = answers.interval(posterior, one, demand, line)
         s = size / ceil(size / min(setting.request_size_bytes, size))
         return {
             "throughput_bytes_per_second": throughput,

@@ -19,13 +19,30 @@ def test_small_instances_have_two_ceilings(kind: str) -> None:
     assert found.is_burstable
 
 
-@pytest.mark.parametrize("kind", ["m5.24xlarge", "c6i.8xlarge", "c5n.18xlarge"])
+@pytest.mark.parametrize("kind", ["m5.24xlarge", "c6i.8xlarge", "c5n.18xlarge", "p5.4xlarge"])
 def test_large_instances_have_one(kind: str) -> None:
     """Above, the baseline is all there is, and there are no credits to spend."""
     found = ceiling(kind)
     assert found is not None
     assert not found.is_burstable
     assert found.credit_bytes_max == 0.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "gigabits"),
+    [
+        ("c6in.32xlarge", 200),
+        ("m7i.48xlarge", 50),
+        ("c7gn.16xlarge", 200),
+        ("r8in.96xlarge", 600),
+        ("p5.48xlarge", 3200),
+    ],
+)
+def test_the_largest_are_there(kind: str, gigabits: float) -> None:
+    """Whoever moves most has them."""
+    found = ceiling(kind)
+    assert found is not None
+    assert found.baseline_bytes_per_second == gigabits * 1e9 / 8
 
 
 def test_unknown_types_are_not_invented() -> None:

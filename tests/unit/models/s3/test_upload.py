@@ -699,6 +699,24 @@ def test_nothing_is_faster_than_the_stated_bandwidth() -> None:
     assert best_of(fit, WORLD.context, replace(demand, objective=Objective.LATENCY)).thread_count == 1
 
 
+@pytest.mark.parametrize("instance_type", ["t3.nano", "m7i.large", "m5.24xlarge"])
+def test_no_more_is_promised_than_the_line_of_the_host_carries(instance_type: str) -> None:
+    """Before anything was measured; what was measured above it is believed."""
+    place = a_place(instance_type=instance_type)
+    line = burst.ceiling(instance_type)
+    assert line is not None
+    context = a_context(place=place)
+    unknown = MODEL.predict(MODEL.fit(place, [], prior=None, seed=1), context, a_setting(64), Demand())
+    throughput = unknown["throughput_bytes_per_second"]
+    assert throughput.expected < throughput.high <= line.burst_bytes_per_second * 1.001
+    assert unknown["latency_seconds"].low >= 0.999 * context.payload_size_bytes / line.burst_bytes_per_second
+    faster = UploadWorld(
+        connection_bytes_per_second=100e6, host_bytes_per_second=3 * line.burst_bytes_per_second, place=place
+    )
+    told = MODEL.predict(fit_of(faster, history(faster, 12)), context, a_setting(128), Demand())
+    assert told["throughput_bytes_per_second"].high > line.burst_bytes_per_second
+
+
 def test_a_client_that_tells_totals_alone_may_have_no_waves() -> None:
     """256 parts fed without pause: fifty connections carry more than 43, though both would need six waves."""
     stream = UploadWorld(host_bytes_per_second=3e9, object_seconds=0.0, size=GiB)

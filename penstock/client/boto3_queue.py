@@ -280,11 +280,13 @@ class QueueConsumer:
         except Exception as trouble:  # noqa: BLE001 - whatever botocore raises: the consumer goes on
             with self._lock:
                 self._figures.note_trouble(trouble)
-            # Once until there is an answer again: else a role that may not receive would be a queue that is empty.
-            if name not in self._complained and began >= self._quiet_until.get(name, began):
+                # Once until there is an answer again: else a role that may not receive would be a queue that is empty.
+                is_news = name not in self._complained and began >= self._quiet_until.get(name, began)
+                if is_news:
+                    self._complained.add(name)
+                    self._quiet_until[name] = began + _QUIET_SECONDS
+            if is_news:
                 complain("%s does not answer as it should: %s", self._url, trouble)
-                self._complained.add(name)
-                self._quiet_until[name] = began + _QUIET_SECONDS
             # Also when it was stopped: what is left to delete is tried no more often.
             time.sleep(_PAUSE_SECONDS)
             return None, 0.0

@@ -99,7 +99,8 @@ class Transfer(NamedTuple):
         if is_least or waves > _WAVES_FELT or in_flight >= _BUSY_ENOUGH * self.request_concurrency:
             return up
         objects = self.thread_count // self.request_concurrency
-        threads = objects * ceil(self._request_count(smaller) / waves)
+        # Not fewer: small objects may move beside, each with a thread of its own.
+        threads = max(self.thread_count, objects * ceil(self._request_count(smaller) / waves))
         if threads > (self.thread_count_max or threads):
             return up
         pool = max(threads, self.connection_pool_count)

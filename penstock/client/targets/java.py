@@ -28,6 +28,9 @@ def _s3a(advised: Transfer) -> Iterator[Option]:
     yield Option("", "fs.s3a.connection.maximum", advised.connection_pool_count, ("connection_pool_count",))
     yield Option("", "fs.s3a.multipart.size", part, ("part_size_bytes",))
     yield Option("", "fs.s3a.multipart.threshold", threshold, ("multipart_threshold_bytes",))
+    if not advised.is_whole:
+        # Else FileSystem.copyFromLocalFile puts a file of any size by one request (Hadoop 3.5, seen).
+        yield Option("", "fs.s3a.optimized.copy.from.local.enabled", "false", ("part_size_bytes",))
 
 
 def _s3a_download(advised: Transfer) -> Iterator[Option]:

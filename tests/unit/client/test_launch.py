@@ -108,7 +108,7 @@ def test_spark_and_hadoop_take_properties_unless_they_are_given() -> None:
     """Before everything for Spark, behind the verb for Hadoop."""
     given = "spark.hadoop.fs.s3a.threads.max=5"
     spark = launched(f"spark-submit --conf {given} job.py").command
-    assert spark.count("--conf") == 5
+    assert spark.count("--conf") == 6
     assert f"spark.hadoop.fs.s3a.multipart.size={PART}" in spark
     assert [word for word in spark if "threads.max" in word] == [given]
     assert spark[-3:] == ("--conf", given, "job.py")

@@ -131,6 +131,7 @@ UPLOADS: dict[str, dict[str, Any]] = {
         "fs.s3a.connection.maximum": 33,
         "fs.s3a.multipart.size": PART,
         "fs.s3a.multipart.threshold": PART,
+        "fs.s3a.optimized.copy.from.local.enabled": "false",
     },
     "spark": {
         "spark.hadoop.fs.s3a.threads.max": 32,
@@ -138,6 +139,7 @@ UPLOADS: dict[str, dict[str, Any]] = {
         "spark.hadoop.fs.s3a.connection.maximum": 33,
         "spark.hadoop.fs.s3a.multipart.size": PART,
         "spark.hadoop.fs.s3a.multipart.threshold": PART,
+        "spark.hadoop.fs.s3a.optimized.copy.from.local.enabled": "false",
     },
     "java-sdk-v2": {
         "S3CrtAsyncClientBuilder": {

@@ -316,6 +316,10 @@ class PerformanceModel(Protocol[SettingT]):
         """What the setting will do, each metric with its 90 % interval for one future measurement."""
         ...
 
+    def usual(self, fit: Fit, context: Context, settings: Sequence[SettingT], demand: Demand) -> Array:
+        """The middle of what `predict` says of the value, of many settings at once."""
+        ...
+
     def derive(self, fit: Fit, context: Context, setting: SettingT, demand: Demand) -> Mapping[str, float]:
         """The rest of the bundle that follows from a setting, by name with units."""
         ...

@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime
 from functools import cached_property, lru_cache
 from statistics import median
@@ -124,14 +124,20 @@ class Expectations:
         return self._answers[key]
 
     def means(self, payload_size_bytes: int, settings: Sequence[Any]) -> list[float | None]:
-        """The expected values of many settings, asked all at once: on average, with what late requests cost.
+        """The expected values of many settings, asked all at once: on average, with what late requests cost."""
+        return self._together(payload_size_bytes, settings, lambda *asked: self._model.appraise(*asked).value)
 
-        A single measurement is held against what is usual (`of`), which takes a hundred times as long to ask.
-        """
+    def usual(self, payload_size_bytes: int, settings: Sequence[Any]) -> list[float | None]:
+        """The middle of what `of` says of each, asked all at once: what a single measurement is held against."""
+        return self._together(payload_size_bytes, settings, self._model.usual)
+
+    def _together(
+        self, payload_size_bytes: int, settings: Sequence[Any], ask: Callable[..., Iterable[float]]
+    ) -> list[float | None]:
         if self.fit is not None:
             context = Context(place=self.fit.place, payload_size_bytes=payload_size_bytes)
             with contextlib.suppress(*UNREADABLE):
-                return [float(v) for v in self._model.appraise(self.fit, context, settings, Demand()).value]
+                return [float(v) for v in ask(self.fit, context, settings, Demand())]
         return [None] * len(settings)
 
     def _ask(self, context: Context, setting: Any, demand: Demand) -> Estimate | None:
@@ -249,24 +255,17 @@ class _Studied:
         Where hours are drawn before them, all is beside the same expectation: else a step would be seen between both.
         """
         single, hours = list(self._detailed()), self._by_the_hour()
-        expected = self._on_average(single) if hours else self._usual(single)
+        ask = self._expectations.means if hours else self._expectations.usual
+        keys = [(one.context.payload_size_bytes, one.setting) for one, _ in single]
+        expected = answers_of(ask, keys)
         return [
             *hours,
             *(
                 Sample(one.started_at, _setting_of(one), math.log(value / most))
-                for (one, value), most in zip(single, expected, strict=True)
-                if most
+                for (one, value), key in zip(single, keys, strict=True)
+                if (most := expected[key])
             ),
         ]
-
-    def _usual(self, single: Sequence[tuple[Observation[Any], float]]) -> list[float | None]:
-        estimates = [self._expectations.of(one.context, one.setting) for one, _ in single]
-        return [None if estimate is None else estimate.expected for estimate in estimates]
-
-    def _on_average(self, single: Sequence[tuple[Observation[Any], float]]) -> list[float | None]:
-        keys = [(one.context.payload_size_bytes, one.setting) for one, _ in single]
-        means = answers_of(self._expectations.means, keys)
-        return [means[key] for key in keys]
 
     def _by_the_hour(self) -> list[Sample]:
         until = detail_begins_at(self._tally, self._own)
@@ -435,19 +434,17 @@ class _Studied:
         if len(names) < 2:
             return None
         first, second = (sorted(set(_knob_values(self._records, advice, name)[::2])) for name in names)
-        rows = list[tuple[float, ...]]()
-        for b in second:
-            grid = [dataclasses.replace(setting, **{names[0]: a, names[1]: b}) for a in first]
-            row = [self._expectations.of(context, self._model.legal(context, each)) for each in grid]
-            if None in row:
-                return None
-            rows.append(tuple(estimate.expected for estimate in row if estimate is not None))
+        grid = [dataclasses.replace(setting, **{names[0]: a, names[1]: b}) for b in second for a in first]
+        legal = [self._model.legal(context, each) for each in grid]
+        values = [v for v in self._expectations.usual(context.payload_size_bytes, legal) if v is not None]
+        if len(values) < len(grid):
+            return None
         return Surface(
             context=context,
             knobs=(names[0], names[1]),
             first=tuple(map(float, first)),
             second=tuple(map(float, second)),
-            values=tuple(rows),
+            values=tuple(tuple(values[n : n + len(first)]) for n in range(0, len(values), len(first))),
             advised=(float(getattr(setting, names[0])), float(getattr(setting, names[1]))),
         )
 

@@ -277,6 +277,18 @@ def test_advice_is_among_the_legal(row: Operation[Any, Any], fits: Mapping[str, 
         json.dumps(dict(advice.derived))
 
 
+def test_what_is_usual_is_the_middle_of_what_is_predicted(
+    row: Operation[Any, Any], fits: Mapping[str, Fit]
+) -> None:
+    """Many settings are asked about at once, and a map of them says what the curves beside it say."""
+    model, fit, context = row.model, fits[row.name], context_of(row)
+    for demand in (Demand(), Demand(bandwidth_bytes_per_second_max=1e6, message_rate_per_second=1.0)):
+        settings = model.candidates(fit, context, demand)[:7]
+        usual = model.usual(fit, context, settings, demand)
+        middles = [model.predict(fit, context, s, demand)[model.value_metric].expected for s in settings]
+        assert list(usual) == pytest.approx(middles, rel=1e-9)
+
+
 @pytest.mark.parametrize("objective", list(Objective))
 def test_advice_says_what_it_is_worth_beside_the_default(
     row: Operation[Any, Any], fits: Mapping[str, Fit], objective: Objective

@@ -63,9 +63,10 @@ def log_bandwidth(demand: Demand) -> float:
     return log(demand.bandwidth_bytes_per_second_max or inf)
 
 
-def usual_rate(posterior: Posterior, transfers: Transfers, demand: Demand) -> float:
-    """Bytes per second that are expected of the first of the transfers: the middle of its interval."""
-    return exp(min(float(posterior.log_throughput(transfers)[:, 0].mean()), log_bandwidth(demand)))
+def usual_rates(posterior: Posterior, transfers: Transfers, demand: Demand) -> Array:
+    """Bytes per second that are expected of each of the transfers: the middle of its interval."""
+    logs = posterior.log_throughput(transfers).mean(axis=0)
+    return np.asarray(np.exp(np.minimum(logs, log_bandwidth(demand))), dtype=np.float64)
 
 
 def mean_rate(posterior: Posterior, transfers: Transfers, demand: Demand) -> float:

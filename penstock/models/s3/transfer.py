@@ -422,13 +422,18 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
             ),
         }
 
+    def usual(self, fit: Fit, context: Context, settings: Sequence[S3SettingT], demand: Demand) -> Array:
+        """Of throughput."""
+        posterior, demand = Posterior.from_state(fit.state), self._settled(fit, context, demand)
+        return answers.usual_rates(posterior, self._transfers(context, settings, demand), demand)
+
     def derive(self, fit: Fit, context: Context, setting: S3SettingT, demand: Demand) -> Mapping[str, float]:
         """Pool, threshold, limits and time-outs that follow from threads and part size."""
         stated, lasting = demand.bandwidth_bytes_per_second_max, self._lasting_rate(fit, context, demand)
         demand = self._settled(fit, context, demand)
         posterior = Posterior.from_state(fit.state)
         transfers = self._transfers(context, [setting], demand)
-        rate = answers.usual_rate(posterior, transfers, demand)  # as it is predicted
+        rate = float(answers.usual_rates(posterior, transfers, demand)[0])  # as it is predicted
         derived = {
             "connection_pool_count": float(setting.thread_count + 1),
             "multipart_threshold_bytes": answers.threshold_bytes(posterior, context, setting, demand),

@@ -336,6 +336,13 @@ class SqsDeliveryModel:
             "delivery_latency_seconds_p99": learning.estimate(latency_p99, scatter_p99, fit),
         }
 
+    def usual(
+        self, fit: Fit, context: Context, settings: Sequence[SqsDeliverySetting], demand: Demand
+    ) -> Array:
+        """Of goodput."""
+        outcome = self._forecast(learning.drawn_costs(fit), context, settings, demand)
+        return learning.middles(_capped(outcome.goodput, demand))
+
     def derive(
         self, fit: Fit, context: Context, setting: SqsDeliverySetting, demand: Demand
     ) -> Mapping[str, float]:

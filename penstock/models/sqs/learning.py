@@ -286,6 +286,11 @@ def sender_count_tried(fit: Fit) -> int:
     return int(fit.state.get("sender_count_tried", 1))
 
 
+def middles(drawn: Array) -> Array:
+    """Of the columns, as `estimate` has it."""
+    return np.asarray(np.exp(np.log(np.maximum(drawn, 1e-12)).mean(axis=0)), dtype=np.float64)
+
+
 def estimate(drawn: Array, scatter: float, fit: Fit) -> Estimate:
     """The 90 % interval of one future measurement: the draws' own width and the scatter of measurements."""
     logs = np.log(np.maximum(drawn, 1e-12))

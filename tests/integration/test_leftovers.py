@@ -114,7 +114,7 @@ def test_what_a_killed_daemon_left_is_removed_without_one(stage: DaemonHouse) ->
 
 
 def test_what_cannot_be_removed_is_said(stage: DaemonHouse) -> None:  # noqa: F811  # the fixture
-    """Without the service the entries stay, with the reason, and the exit code is 1."""
+    """Without the service the entries stay, with the reason, and the exit code is 1; with it they go."""
     with stage.daemon() as running:
         kill_in_the_midst(stage, running.pid)
     text = stage.configuration_file.read_text()
@@ -124,3 +124,7 @@ def test_what_cannot_be_removed_is_said(stage: DaemonHouse) -> None:  # noqa: F8
     removed = leftovers("remove", "--config", stage.configuration_file, socket=stage.socket_path)
     assert removed.exit_code == 1
     assert "could not be removed" in removed.output
+    stage.configuration_file.write_text(text)
+    again = leftovers("remove", "--config", stage.configuration_file, socket=stage.socket_path)
+    assert again.exit_code == 0, again.output
+    assert stage.leftovers() == []

@@ -101,7 +101,10 @@ def test_what_is_heard_is_what_the_server_saw(
     seen = {api: len(of_api) for api, of_api in spans.items() if api in _APIS.values()}
     assert seen == {"CreateMultipartUpload": 1, "UploadPart": PART_COUNT, "CompleteMultipartUpload": 1}
     for api, count in seen.items():
-        assert (told[api].call_count, told[api].attempt_count) == (count, count)
+        # s5cmd ends with its last call, whatever its SDK still had to say of it.
+        may_be_lost = product == "aws-sdk-go" and api == "CompleteMultipartUpload"
+        assert told[api].attempt_count == count
+        assert count - may_be_lost <= told[api].call_count <= count
     parts, durations = told["UploadPart"], [ended - began for began, ended in spans["UploadPart"]]
     in_flight = sum(durations) / _covered_seconds(spans["UploadPart"])
     assert quantile(parts.latencies, 0.5) == pytest.approx(statistics.median(durations), rel=0.05), product

@@ -151,12 +151,10 @@ _EIGHT_GRAVITON = {
     "metal-48xl": 50000,
 }
 _EIGHT = {
-    **_SEVEN_GRAVITON,
-    "24xlarge": 40000,
+    **_EIGHT_GRAVITON,
     "32xlarge": 50000,
     "48xlarge": 75000,
     "96xlarge": 100000,
-    "metal-24xl": 40000,
     "metal-48xl": 75000,
     "metal-96xl": 100000,
 }
@@ -199,15 +197,7 @@ _NETWORK_EIGHT = {
     "metal-48xl": 300000,
     "metal-96xl": 600000,
 }
-_NETWORK_GRAVITON_SIX = {
-    "large": 3000,
-    "xlarge": 6300,
-    "2xlarge": 12500,
-    "4xlarge": 25000,
-    "8xlarge": 50000,
-    "12xlarge": 75000,
-    "16xlarge": 100000,
-}
+_NETWORK_GRAVITON_SIX = {**_NETWORK_SIX, "large": 3000, "xlarge": 6300}
 _NETWORK_GRAVITON = {
     "medium": 3125,
     "large": 6250,
@@ -295,8 +285,7 @@ _GROUPS: tuple[tuple[str, int, dict[str, int]], ...] = (
     ("c7gn", 30000, _NETWORK_GRAVITON),
     ("c8gn m8gn r8gn", 30000, _NETWORK_GRAVITON_EIGHT),
     ("t3 t3a t4g", 5000, _TINY),
-    ("r4", 10000, {**_FIVE, "8xlarge": 10000, "16xlarge": 25000}),
-    ("i3", 10000, {**_FIVE, "8xlarge": 10000, "16xlarge": 25000, "metal": 25000}),
+    ("i3 r4", 10000, {**_FIVE, "8xlarge": 10000, "16xlarge": 25000, "metal": 25000}),
     ("i4i i4g", 10000, _STORAGE_FOUR),
     ("i3en", 25000, _STORAGE_THREE),
     ("g4dn", 25000, _GRAPHICS_FOUR),

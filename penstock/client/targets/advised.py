@@ -87,7 +87,7 @@ class Transfer(NamedTuple):
         """The same for a client whose requests are whole multiples of this, with no wave of requests more.
 
         One wave of 14 requests of 1.14 MiB becomes one of 16 requests of 1 MiB: with 8 of 2 MiB a reader of 16 MiB over
-        40 ms reached .75 of that (`bench real-downloads`). Where larger ones keep nearly all threads busy they are.
+        130 ms reached .75 of that (`bench real-downloads`). Where larger ones keep nearly all threads busy they are.
         """
         smaller, larger = (
             rounded(self.request_size_bytes / unit_bytes) * unit_bytes for rounded in (floor, ceil)

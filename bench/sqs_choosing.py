@@ -200,9 +200,7 @@ def choose_in(world_seed: int, probe_counts: Sequence[int] = PROBE_COUNTS) -> li
             world_seed=world_seed,
             probe_count=number,
             goodput_fraction=_MODEL.measured_value(outcome) / best,
-            thread_count=setting.sender_thread_count
-            + setting.receiver_thread_count
-            + setting.deleter_thread_count,
+            thread_count=setting.thread_count,
             duplicate_count=int(outcome.measures["duplicate_count"]),
         )
         for name, number, setting, outcome in judged

@@ -186,7 +186,8 @@ class AwsObjectStore:
             answer = await self._client.get_object(Bucket=bucket, Key=key, Range=f"bytes=0-{size_bytes - 1}")
             async with answer["Body"] as body:
                 head = await _first_bytes(body, size_bytes)  # also where the range is ignored
-            told = answer.get("ContentRange", f"/{answer['ContentLength']}")
+            # Whoever sends a range in chunks does not say how long it is.
+            told = answer.get("ContentRange") or f"/{answer['ContentLength']}"
             return StoredObject(
                 head,
                 size_bytes=int(told.rpartition("/")[2]),

@@ -97,6 +97,7 @@ _ANSWERS: Mapping[str, tuple[type[RequestError], str]] = {
     "NoSuchBucket": (NoBucket, "the bucket does not exist: create it in this region, or configure another"),
     "PreconditionFailed": (Changed, _CHANGED),
     "ConditionalRequestConflict": (Changed, _CHANGED),  # two at once, of which neither may have won
+    "InvalidRange": (Refused, "the object ends before what was asked for: name a larger one"),
     "InvalidObjectState": (Refused, "the object is archived: restore it, or name another"),
     "NoSuchKey": (Missing, "the object is not there"),
     "NoSuchUpload": (Missing, "the unfinished upload is not there: it was completed or aborted"),

@@ -868,6 +868,15 @@ async def test_a_range_that_comes_in_chunks_is_counted(size: int) -> None:
         else:
             with pytest.raises(Refused, match=f"100 bytes were asked for, {size} came"):
                 await reading
+        assert (await store.look_at("bucket", "key", 100)).size_bytes == 1000
+
+
+async def test_an_empty_object_is_said_to_be_too_small() -> None:
+    """It has no first byte, so a range of it is refused: what helps is another object."""
+    async with object_store() as (store, _):
+        await store.put_object("bucket", "empty", b"")
+        with pytest.raises(Refused, match="the object ends before what was asked for: name a larger one"):
+            await store.look_at("bucket", "empty", 1)
 
 
 async def test_a_range_that_breaks_off_is_no_range() -> None:

@@ -8,6 +8,9 @@ threads beside the advice that stood, and when it comes, to stay, within 5 % of 
 is advised to whoever has seen twelve probes of the new place and nothing else: the best of a ladder is the luckiest of
 its measurements. What is raised before the change is a false alarm.
 
+Beside each upload stands an oracle: told at once that the place changed, it begins anew with what was known as a
+neighbour's.
+
 Not every probe can show every change: where the path is the limit, a few connections more or less carry the same. A
 probe of an upload could show it where the truth at its setting now lies outside of the interval that was stated before.
 
@@ -32,6 +35,7 @@ from penstock.lab.sqs import ActionTruth
 from penstock.models.model import Fit, is_newly_changed
 from penstock.models.sqs.delivery import SqsDeliveryModel
 from penstock.trial.simulated_host import World
+from penstock.vocabulary import Observation
 
 BEFORE, AFTER = 16, 12
 GOOD = 0.05  # of the new best: who is so near has recovered
@@ -63,6 +67,10 @@ class Place(Protocol):
         """From now on it is another one."""
         ...
 
+    def told(self) -> list[float]:
+        """What advice reaches of the new best, by probes, that knows of the change at once; empty without an oracle."""
+        ...
+
     def advised(self) -> tuple[float, float]:
         """Octaves between the threads that are advised and those that are needed by now, and the share of the best."""
         ...
@@ -77,6 +85,7 @@ class Store:
         self._world = [w for w in fresh_worlds(seed) if w.kind is not Kind.OFF_MODEL][index]
         self._seed, self._session = seed, Session(self._world.surface, seed)
         self._tuner = PenstockTuner(self._world.surface.context, self._world.surface.limits)
+        self._seen: list[Observation[Any]] = []
         limits = [name for name in _CHANGES if name in self._world.limits]
         self.limit = limits[index % len(limits)]
         self.factor = _CHANGES[self.limit][index // len(limits) % 2]
@@ -86,7 +95,8 @@ class Store:
         setting, surface = self._tuner.ask(self._seed), self._session.surface
         low, high = self._tuner.predict_interval(setting)
         self.could_show = not low <= surface.truth(setting) <= high
-        self._tuner.tell(self._session.measure(setting))
+        self._seen.append(self._session.measure(setting))
+        self._tuner.tell(self._seen[-1])
         self._tuner.recommend()
         return self._tuner.known
 
@@ -94,6 +104,17 @@ class Store:
         """One of its limits moves."""
         field = self._world.limits[self.limit](self.factor)
         self._session.surface = replace(self._world.surface, field=field)
+
+    def told(self) -> list[float]:
+        """It begins anew with a neighbour."""
+        surface = self._session.surface
+        session, tuner = Session(surface, self._seed + 1), PenstockTuner(surface.context, surface.limits)
+        tuner.warm(self._seen[:BEFORE], surface.description)
+        shares = list[float]()
+        for _ in range(AFTER):
+            tuner.tell(session.measure(tuner.ask(self._seed)))
+            shares.append(1.0 - surface.regret(tuner.recommend()))
+        return shares
 
     def advised(self) -> tuple[float, float]:
         """Beside the fewest connections that reach 95 %."""
@@ -138,6 +159,10 @@ class Queue:
         self._world = replace(self._world, queue=queue)
         self._goodputs, self._best = self._measured(self._world), self._settled()
 
+    def told(self) -> list[float]:
+        """Good is what a newcomer comes to, so there is none beside it."""
+        return []
+
     def advised(self) -> tuple[float, float]:
         """Beside the fewest senders of a ladder that reach 95 %."""
         best, setting = max(self._goodputs.values()), self._tuner.advice()
@@ -173,6 +198,7 @@ class Met:
     alarm_after: float = inf
     wrong_way_octaves: float = 0.0
     shares: list[float] = field(default_factory=list)  # of the new best, by probes since
+    told_shares: list[float] = field(default_factory=list)
 
     @property
     def is_felt(self) -> bool:
@@ -182,8 +208,17 @@ class Met:
     @property
     def recovered_after(self) -> float:
         """Probes until the advice stays good."""
-        bad = [count for count, share in enumerate(self.shares) if share < 1.0 - GOOD]
-        return 0 if not bad else bad[-1] + 1 if bad[-1] + 1 < len(self.shares) else inf
+        return _recovered_after(self.shares)
+
+    @property
+    def told_recovered_after(self) -> float:
+        """The oracle's."""
+        return _recovered_after([*self.shares[:1], *self.told_shares])
+
+
+def _recovered_after(shares: Sequence[float]) -> float:
+    bad = [count for count, share in enumerate(shares) if share < 1.0 - GOOD]
+    return 0 if not bad else bad[-1] + 1 if bad[-1] + 1 < len(shares) else inf
 
 
 def meet(job: tuple[str, int, int]) -> Met:
@@ -210,6 +245,7 @@ def meet(job: tuple[str, int, int]) -> Met:
         octaves, share = place.advised()
         met.shares.append(share)
         met.wrong_way_octaves = max(met.wrong_way_octaves, abs(octaves) - max(abs(stood), 0.5))
+    met.told_shares = place.told() if met.is_felt else []
     return met
 
 
@@ -251,12 +287,16 @@ def _verdict(what: str, found: Sequence[Met]) -> dict[str, float]:
         "recovered_fraction": statistics.mean(met.recovered_after < inf for met in felt),
         "wrong_way_over_an_octave": statistics.mean(met.wrong_way_octaves > 1.0 for met in felt),
     }
+    if told := [met.told_recovered_after for met in felt if met.told_shares]:
+        figures["oracle_recovered_after_p50"] = statistics.median(told)
+        figures["oracle_recovered_fraction"] = statistics.mean(after < inf for after in told)
     for met in chosen:
         print(
             f"{what} {met.limit} x {met.factor:.2g}: shown after {met.shown_after}, suspected {met.suspected_after},"
             f" alarm {met.alarm_after}, good {met.recovered_after}, false alarms {met.false_alarms},"
             f" suspicions {met.false_suspicions};"
-            f" shares {' '.join(f'{share:.2f}' for share in met.shares)}"
+            f" shares {' '.join(f'{share:.2f}' for share in met.shares)};"
+            f" oracle good {met.told_recovered_after}"
         )
     print(f"\n{what}: {len(chosen)} places, {len(felt)} in which the advice that stood was no longer good")
     print("\n".join(f"  {name:38s}{value:8.3g}" for name, value in figures.items()))

@@ -179,11 +179,11 @@ def _model(limits: Limits, model_type: type[S3UploadModel]) -> S3TransferModel[A
     if limits.transfer is DOWNLOADING:
         return S3DownloadModel(
             thread_count_max=limits.thread_count_max,
-            range_size_bytes_min=limits.part_size_bytes_min,
-            range_size_bytes_max=limits.part_size_bytes_max,
+            request_size_bytes_min=limits.part_size_bytes_min,
+            request_size_bytes_max=limits.part_size_bytes_max,
         )
     return model_type(
         thread_count_max=limits.thread_count_max,
-        part_size_bytes_min=max(limits.part_size_bytes_min, PART_SIZE_BYTES_MIN),
-        part_size_bytes_max=max(limits.part_size_bytes_max, PART_SIZE_BYTES_MIN),
+        request_size_bytes_min=max(limits.part_size_bytes_min, PART_SIZE_BYTES_MIN),
+        request_size_bytes_max=max(limits.part_size_bytes_max, PART_SIZE_BYTES_MIN),
     )

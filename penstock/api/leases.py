@@ -94,7 +94,7 @@ def appetite(alone: Recommendation[Any], endless_work: Recommendation[Any]) -> A
     if alone.basis is Basis.DEFAULT:
         return Appetite(setting=alone.setting, use_fraction=None)
     settings = [alone.setting, endless_work.setting]
-    used, usable = objective.thread_counts(type(alone.setting), settings)
+    used, usable = objective.thread_counts(settings)
     return Appetite(setting=alone.setting, use_fraction=min(1.0, float(used / usable)))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -61,7 +60,7 @@ def attach(
 
 def thread_counts(model: PerformanceModel[Any], cells: Sequence[Cell]) -> Array:
     """All threads of each cell."""
-    return objective.thread_counts(model.setting_type, [SimpleNamespace(**cell.setting) for cell in cells])
+    return objective.thread_counts([model.setting_type(**cell.setting) for cell in cells])
 
 
 def _cells(model: PerformanceModel[Any], observations: Sequence[Observation[Any]]) -> tuple[Cell, ...]:

@@ -90,7 +90,7 @@ def choose(appraisal: Appraisal, objective: Objective, *, least: float = 0.0) ->
 
 def is_within(settings: Sequence[Any], appraisal: Appraisal, demand: Demand) -> NDArray[np.bool_]:
     """Which of the settings that were appraised keep the demand's hard limits of threads and memory."""
-    threads, memory_bytes = thread_counts(type(settings[0]), settings), appraisal.memory_bytes
+    threads, memory_bytes = thread_counts(settings), appraisal.memory_bytes
     is_light = memory_bytes <= (demand.memory_bytes_max or np.inf)
     return np.asarray(is_light & (threads <= (demand.thread_count_max or np.inf)), dtype=np.bool_)
 
@@ -102,7 +102,6 @@ def coordinates(setting_type: type[Any], settings: Sequence[Any]) -> Array:
     return np.asarray(np.log2(np.maximum(values.reshape(-1, len(names)), 0.5)), dtype=np.float64)
 
 
-def thread_counts(setting_type: type[Any], settings: Sequence[Any]) -> Array:
+def thread_counts(settings: Sequence[Any]) -> Array:
     """All threads of each setting, whatever they are for."""
-    names = [name for name in knobs(setting_type) if name.endswith("thread_count")]
-    return np.array([sum(getattr(s, name) for name in names) for s in settings], dtype=np.float64)
+    return np.array([setting.thread_count for setting in settings], dtype=np.float64)

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -72,7 +71,7 @@ def recommend(
             setting,
             aim=_aim(demand),
             why_less="that is what the aim allows" if is_frugal else "the limits that are set allow no more",
-            remarks=tuple(_undared_words(model, candidates, near, setting)),
+            remarks=tuple(_undared_words(candidates, near, setting)),
             now=now,
             expires_at=expires_at,
         )
@@ -258,7 +257,7 @@ def _choose(
     may_stand = standing is not None and _may_stand(model, fit, context, demand, [standing, *candidates])
     since = _since_change(fit, context)
     if may_stand and since is not None and sum(cell.count for cell in since) < _STEADY_SINCE_CHANGE:
-        near = _a_step_from(model, standing, near) or near
+        near = _a_step_from(standing, near) or near
     others = [own] * (own in candidates) + [standing] * may_stand
     settings = list(dict.fromkeys([*near, *others]))  # what the SDK does by itself needs no daring
     appraisal = model.appraise(fit, context, settings, demand)
@@ -281,13 +280,10 @@ def _choose(
     return own
 
 
-def _undared_words(
-    model: PerformanceModel[Any], candidates: list[Any], near: list[Any], setting: Any
-) -> Iterator[str]:
+def _undared_words(candidates: list[Any], near: list[Any], setting: Any) -> Iterator[str]:
     """Why twice as many would bring more and are not advised, where the most that is dared was chosen."""
     advised, dared, most = (
-        objective.thread_counts(model.setting_type, some).max(initial=0.0)
-        for some in ([setting], near, candidates)
+        objective.thread_counts(some).max(initial=0.0) for some in ([setting], near, candidates)
     )
     if dared <= advised < most:
         yield f"More than {counted(round(advised), 'thread')} are not advised before probes have tried more."
@@ -314,9 +310,9 @@ def _is_new_since_change(model: PerformanceModel[Any], since: list[Cell] | None)
     return is_little or (len(threads) > 0 and not _tells_of_fewer(threads))
 
 
-def _a_step_from(model: PerformanceModel[Any], standing: Any, settings: list[Any]) -> list[Any]:
+def _a_step_from(standing: Any, settings: list[Any]) -> list[Any]:
     """Those with at most twice its threads, and at least half of them."""
-    old, counts = (objective.thread_counts(model.setting_type, some) for some in ([standing], settings))
+    old, counts = (objective.thread_counts(some) for some in ([standing], settings))
     low, high = old[0] / _STEP_RATIO_MAX, old[0] * _STEP_RATIO_MAX
     return [x for x, n in zip(settings, counts, strict=True) if low <= n <= high]
 
@@ -362,7 +358,7 @@ def within_reach(
     if len(known) < _TRUST_CELL_COUNT:
         return _dared(model, fit, context, settings)
     reach = _REACH_OCTAVES_OFF_MODEL if fit.is_off_model else _REACH_OCTAVES
-    tried = [SimpleNamespace(**values) for values in known]
+    tried = [model.setting_type(**values) for values in known]
     return _near(model, settings, tried, reach, in_limits=False) or _dared(model, fit, context, settings)
 
 
@@ -400,12 +396,10 @@ def _near_unreported(
     near_before = within_reach(model, before, context, calm, candidates)
     anchor = _choose(model, before, context, calm, candidates, near=near_before, standing=None)
     alike = [cell for cell in fit.corroborated_cells if evidence.is_about(cell, context)]
-    known = [anchor, *(SimpleNamespace(**cell.setting) for cell in alike if not cell.had_trouble)]
+    known = [anchor, *(model.setting_type(**cell.setting) for cell in alike if not cell.had_trouble)]
     near = _near(model, [s for s in settings if _has_same_limits(s, anchor)], known, _REACH_OCTAVES)
-    tried = [SimpleNamespace(**cell.setting) for cell in fit.cells]
-    used, before_used, threads = (
-        objective.thread_counts(model.setting_type, some) for some in (tried, known, near)
-    )
+    used = evidence.thread_counts(model, fit.cells)
+    before_used, threads = (objective.thread_counts(some) for some in (known, near))
     most = max(evidence.STEP_RATIO_MAX * used.max(initial=0.0), before_used.max())
     least = 0.0 if _tells_of_fewer(used) else _TELLING_RATIO * used.max(initial=0.0)
     return [s for s, count in zip(near, threads, strict=True) if least <= count <= most] or [anchor]
@@ -434,7 +428,7 @@ def unmeasured(model: PerformanceModel[Any], fit: Fit, context: Context, demand:
 
 
 def _most_unmeasured(model: PerformanceModel[Any], context: Context) -> int:
-    sdks = objective.thread_counts(model.setting_type, [model.default_setting(context)])[0]
+    sdks = objective.thread_counts([model.default_setting(context)])[0]
     return _UNMEASURED_OVER_DEFAULT * int(sdks)
 
 
@@ -454,7 +448,7 @@ def _dared(model: PerformanceModel[Any], fit: Fit, context: Context, settings: l
     troubled = evidence.thread_counts(model, [cell for cell in fit.cells if cell.had_trouble])
     more = troubled[troubled > borne]
     below = more.min() if len(more) else 0.0
-    threads = objective.thread_counts(model.setting_type, settings)
+    threads = objective.thread_counts(settings)
     told = min(fit.told_thread_count, _most_unmeasured(model, context)) if not len(troubled) else 0.0
     least = threads.min(initial=np.inf)  # where all that would serve take more than is dared
     is_dared = (threads <= max(_STEP_RATIO_MAX * borne, told, least)) | (threads < below)

@@ -16,10 +16,7 @@ NAME = "s3_made_up"
 class MadeUpModel(S3UploadModel):
     """Uploads, under another name."""
 
-    @property
-    def operation(self) -> str:
-        """The key in the table of operations."""
-        return NAME
+    operation = NAME
 
 
 def _model() -> PerformanceModel[S3UploadSetting]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
-from typing import ClassVar, Protocol, TypeAlias, TypeVar
+from typing import ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -29,12 +29,13 @@ from penstock.models.s3.law import (
     PARAMETERS,
     PREFIX_RATE,
     TAIL_SHARE,
+    THREAD_COUNT_MAX,
     THROTTLING_SLOPE,
     WAVE_MIXING,
     Transfers,
 )
 from penstock.models.s3.parts import PART_SIZE_BYTES_MIN, READ_WHOLE_BYTES_MAX
-from penstock.vocabulary import Place, Setting
+from penstock.vocabulary import Place, knob
 
 Typical: TypeAlias = Mapping[str, tuple[float, float]]
 """By parameter: a typical value, and the spread of its logarithm."""
@@ -49,6 +50,7 @@ class Direction:
     late_fraction: float  # of requests, that wait for long whatever the setting
     late_seconds: float  # so long
     unsplit_bytes: int  # an object of at most so many goes whole, and many of them as a stream
+    size_knob: str  # of a setting: the bytes of one request
     part_noun: str  # of one request, in the names of measures: `<noun>_count`, `<noun>_seconds_mean`
     allowance_measure: str  # packets that the host held back
     packet_measure: str  # of so many
@@ -93,6 +95,7 @@ UPLOADS = Direction(
     late_fraction=3e-4,
     late_seconds=2.0,
     unsplit_bytes=PART_SIZE_BYTES_MIN,
+    size_knob="part_size_bytes",
     part_noun="part",
     allowance_measure="bw_out_allowance_exceeded",
     packet_measure="host_transmitted_packet_count",
@@ -117,6 +120,7 @@ DOWNLOADS = Direction(
     late_fraction=1e-4,
     late_seconds=1.0,
     unsplit_bytes=READ_WHOLE_BYTES_MAX,
+    size_knob="range_size_bytes",
     part_noun="range",
     allowance_measure="bw_in_allowance_exceeded",
     packet_measure="host_received_packet_count",
@@ -146,22 +150,23 @@ def host_ceiling(place: Place) -> burst.Ceiling | None:
     return burst.ceiling(place.instance_type) if passes_host(place.operation) else None
 
 
-class S3Setting(Setting, Protocol):
-    """How one object is moved: so many requests at a time, of so many bytes each."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class S3Setting:
+    """How one object is moved: so many requests at a time, of so many bytes each; each way names the bytes its own."""
 
     direction: ClassVar[Direction]
 
-    @property
-    def thread_count(self) -> int: ...
+    thread_count: int = knob(1, THREAD_COUNT_MAX, is_divided=True)
 
     @property
     def request_size_bytes(self) -> int:
         """Of a part, or of a range; at or above the object's size it means one request."""
-        ...
+        return int(getattr(self, self.direction.size_knob))
 
     def memory_bytes(self, object_size_bytes: int, object_count: int = 1) -> int:
-        """The most that is held at a time."""
-        ...
+        """The most that a client holds at a time: each request whole, also where the last one is short."""
+        held_bytes = min(self.request_size_bytes, object_size_bytes)
+        return held_bytes * in_flight_count(self, object_size_bytes, object_count)
 
 
 S3SettingT = TypeVar("S3SettingT", bound=S3Setting)

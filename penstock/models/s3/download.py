@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from penstock.models.model import Array, Fit
-from penstock.models.s3.directions import DOWNLOADS, Direction, in_flight_count
+from penstock.models.s3.directions import DOWNLOADS, Direction, S3Setting
 from penstock.models.s3.law import CONNECTION_RATE, LATENCY, THREAD_COUNT_MAX
 from penstock.models.s3.posterior import Posterior
 from penstock.models.s3.read_objects import cost_of_putting
@@ -59,51 +59,23 @@ _SINK_BOUND = 0.7  # of what the file takes: from here on it is the limit, or ne
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class S3DownloadSetting:
+class S3DownloadSetting(S3Setting):
     """How objects are read. A range at or above the object's size means a single GET."""
 
     direction: ClassVar[Direction] = DOWNLOADS
 
-    thread_count: int = knob(1, THREAD_COUNT_MAX, is_divided=True)
     range_size_bytes: int = knob(RANGE_SIZE_BYTES_MIN, RANGE_SIZE_BYTES_MAX)
-
-    @property
-    def request_size_bytes(self) -> int:
-        """Of one range."""
-        return self.range_size_bytes
-
-    def memory_bytes(self, object_size_bytes: int, object_count: int = 1) -> int:
-        """The most that is held at a time by a client that holds whole ranges."""
-        return in_flight_count(self, object_size_bytes, object_count) * min(
-            self.range_size_bytes, object_size_bytes
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3DownloadModel(S3TransferModel[S3DownloadSetting]):
     """Downloads of whole objects, of many small ones, and of ranges of a large one wherever they lie."""
 
-    range_size_bytes_min: int = RANGE_SIZE_BYTES_MIN
-    range_size_bytes_max: int = RANGE_SIZE_BYTES_MAX
+    operation: ClassVar[str] = "s3_download"
+    setting_type: ClassVar[type[S3DownloadSetting]] = S3DownloadSetting
 
-    @property
-    def operation(self) -> str:
-        """The key in the table of operations."""
-        return "s3_download"
-
-    @property
-    def setting_type(self) -> type[S3DownloadSetting]:
-        """Threads and range size."""
-        return S3DownloadSetting
-
-    @property
-    def request_size_bytes_range(self) -> tuple[int, int]:
-        """The ends of the range size."""
-        return self.range_size_bytes_min, self.range_size_bytes_max
-
-    def setting(self, thread_count: int, request_size_bytes: int) -> S3DownloadSetting:
-        """See the base."""
-        return S3DownloadSetting(thread_count=thread_count, range_size_bytes=request_size_bytes)
+    request_size_bytes_min: int = RANGE_SIZE_BYTES_MIN
+    request_size_bytes_max: int = RANGE_SIZE_BYTES_MAX
 
     def default_setting(self, context: Context) -> S3DownloadSetting:
         """What boto3 does: ten threads, ranges of 8 MiB; what is smaller in one GET."""
@@ -119,7 +91,8 @@ class S3DownloadModel(S3TransferModel[S3DownloadSetting]):
 
     def request_sizes_bytes(self, context: Context, demand: Demand) -> Sequence[int]:
         """What the reader asks for at a time; of whole objects, ranges that cut them evenly, and all in one."""
-        size, (least, most) = max(context.payload_size_bytes, 1), self.request_size_bytes_range
+        size = max(context.payload_size_bytes, 1)
+        least, most = self.request_size_bytes_min, self.request_size_bytes_max
         if demand.access is Access.RANDOM:
             return [min(max(self.payload_bytes(context, demand), least), most)]
         low = max(least, min(size, round(_RANGE_SIZES_MIB[0] * MiB)))

@@ -127,11 +127,10 @@ class _OneClient(S3TransferModel[S3SettingT]):
     def legal(self, context: Context, setting: S3SettingT) -> S3SettingT:
         """The nearest setting within the ranges that S3 accepts; a request may be larger than the object."""
         legal = super().legal(context, setting)  # type: ignore[safe-super]  # that of the model beside this
-        low, high = self.request_size_bytes_range
-        low = max(low, self.size_bytes_least(context))
+        low = max(self.request_size_bytes_min, self.size_bytes_least(context))
         return self.setting(
             min(max(legal.thread_count, self.thread_count_min), self.thread_count_max),
-            _nearest_size_bytes(legal.request_size_bytes, low, high),
+            _nearest_size_bytes(legal.request_size_bytes, low, self.request_size_bytes_max),
         )
 
     def ramp(self, context: Context) -> Sequence[S3SettingT]:
@@ -195,14 +194,14 @@ def ranged_model(
         return RangedS3DownloadModel(
             thread_count_min=ranges.thread_count_min,
             thread_count_max=ranges.thread_count_max,
-            range_size_bytes_min=ranges.range_size_bytes_min,
-            range_size_bytes_max=ranges.range_size_bytes_max,
+            request_size_bytes_min=ranges.range_size_bytes_min,
+            request_size_bytes_max=ranges.range_size_bytes_max,
             avoided=frozenset(x for x in avoided if isinstance(x, S3DownloadSetting)),
         )
     return RangedS3UploadModel(
         thread_count_min=ranges.thread_count_min,
         thread_count_max=ranges.thread_count_max,
-        part_size_bytes_min=ranges.part_size_bytes_min,
-        part_size_bytes_max=ranges.part_size_bytes_max,
+        request_size_bytes_min=ranges.part_size_bytes_min,
+        request_size_bytes_max=ranges.part_size_bytes_max,
         avoided=frozenset(x for x in avoided if isinstance(x, S3UploadSetting)),
     )

@@ -79,10 +79,12 @@ _CRT_GBPS_PER_CONNECTION = 0.4  # gigabits per second: the AWS CRT opens one con
 class S3TransferModel(ABC, Generic[S3SettingT]):
     """The mechanistic law with priors, a Gaussian process on its residual, and a watch for change.
 
-    The limit on threads narrows what is ever considered.
+    The limits narrow what is ever considered.
     """
 
     thread_count_max: int = THREAD_COUNT_MAX
+    request_size_bytes_min: int
+    request_size_bytes_max: int
 
     @property
     @abstractmethod
@@ -93,15 +95,6 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
     @abstractmethod
     def setting_type(self) -> type[S3SettingT]:
         """Threads, and the size of a request."""
-
-    @property
-    @abstractmethod
-    def request_size_bytes_range(self) -> tuple[int, int]:
-        """The least and the most that is ever considered."""
-
-    @abstractmethod
-    def setting(self, thread_count: int, request_size_bytes: int) -> S3SettingT:
-        """As it is; `legal` makes it one that S3 accepts."""
 
     @abstractmethod
     def default_setting(self, context: Context) -> S3SettingT:
@@ -123,10 +116,15 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
     def usd(self, tariff: Tariff, *, request_count: int, transferred_bytes: float) -> float:
         """What these requests of a probe cost at the most."""
 
+    def setting(self, thread_count: int, request_size_bytes: int) -> S3SettingT:
+        """As it is; `legal` makes it one that S3 accepts."""
+        size = {self.direction.size_knob: request_size_bytes}
+        return self.setting_type(thread_count=thread_count, **size)
+
     def advisable_default(self, fit: Fit, context: Context, demand: Demand) -> S3SettingT | None:
         """What the SDK does, with no more threads than it finds work for."""
         del fit
-        low, high = self.request_size_bytes_range
+        low, high = self.request_size_bytes_min, self.request_size_bytes_max
         default = self.default_setting(context)
         own = self._useful(
             default.thread_count, default.request_size_bytes, max(context.payload_size_bytes, 1), demand
@@ -241,8 +239,7 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
 
     def ramp(self, context: Context) -> Sequence[S3SettingT]:
         """Four threads, then four times as many each time."""
-        low, high = self.request_size_bytes_range
-        part = min(max(_RAMP_REQUEST_BYTES, low), high)
+        part = min(max(_RAMP_REQUEST_BYTES, self.request_size_bytes_min), self.request_size_bytes_max)
         threads = [n for n in _RAMP_THREADS if n <= self.thread_count_max] or [self.thread_count_max]
         return [self.legal(context, self.setting(n, part)) for n in threads]
 

@@ -11,7 +11,7 @@ from math import ceil
 from typing import Any, ClassVar
 
 from penstock.models.inference.histogram import tail_ratio
-from penstock.models.s3.directions import UPLOADS, Direction, in_flight_count
+from penstock.models.s3.directions import UPLOADS, Direction, S3Setting
 from penstock.models.s3.law import PARAMETERS, THREAD_COUNT_MAX
 from penstock.models.s3.parts import PART_COUNT_MAX, PART_SIZE_BYTES_MAX, PART_SIZE_BYTES_MIN
 from penstock.models.s3.transfer import S3TransferModel
@@ -28,66 +28,38 @@ _MULTIPART_REQUESTS = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class S3UploadSetting:
+class S3UploadSetting(S3Setting):
     """How one object is uploaded. A part size at or above the object's size means a single PUT."""
 
     direction: ClassVar[Direction] = UPLOADS
 
-    thread_count: int = knob(1, THREAD_COUNT_MAX, is_divided=True)
     part_size_bytes: int = knob(PART_SIZE_BYTES_MIN, PART_SIZE_BYTES_MAX)
-
-    @property
-    def request_size_bytes(self) -> int:
-        """Of one part."""
-        return self.part_size_bytes
-
-    def memory_bytes(self, object_size_bytes: int, object_count: int = 1) -> int:
-        """The most that is held at a time: one part for each request in flight, also where the last part is short."""
-        return in_flight_count(self, object_size_bytes, object_count) * min(
-            self.part_size_bytes, object_size_bytes
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3UploadModel(S3TransferModel[S3UploadSetting]):
     """Uploads of whole objects. Limits narrow what is ever considered, for a client that has only one of the knobs."""
 
-    part_size_bytes_min: int = PART_SIZE_BYTES_MIN
-    part_size_bytes_max: int = PART_SIZE_BYTES_MAX
+    operation: ClassVar[str] = "s3_upload"
+    setting_type: ClassVar[type[S3UploadSetting]] = S3UploadSetting
 
-    @property
-    def operation(self) -> str:
-        """The key in the table of operations."""
-        return "s3_upload"
-
-    @property
-    def setting_type(self) -> type[S3UploadSetting]:
-        """Threads and part size."""
-        return S3UploadSetting
-
-    @property
-    def request_size_bytes_range(self) -> tuple[int, int]:
-        """The ends of the part size."""
-        return self.part_size_bytes_min, self.part_size_bytes_max
-
-    def setting(self, thread_count: int, request_size_bytes: int) -> S3UploadSetting:
-        """See the base."""
-        return S3UploadSetting(thread_count=thread_count, part_size_bytes=request_size_bytes)
+    request_size_bytes_min: int = PART_SIZE_BYTES_MIN
+    request_size_bytes_max: int = PART_SIZE_BYTES_MAX
 
     def default_setting(self, context: Context) -> S3UploadSetting:
         """What boto3 does: ten threads, 8 MiB, doubled until there are at most 10,000 parts."""
         part_size_bytes = 8 * MiB
         while ceil(context.payload_size_bytes / part_size_bytes) > PART_COUNT_MAX:
             part_size_bytes *= 2
-        return self.legal(context, S3UploadSetting(thread_count=10, part_size_bytes=part_size_bytes))
+        return self.legal(context, self.setting(10, part_size_bytes))
 
     def legal(self, context: Context, setting: S3UploadSetting) -> S3UploadSetting:
         """Within 5 MiB to 5 GiB and 10,000 parts; no part larger than the object needs."""
         low = max(PART_SIZE_BYTES_MIN, ceil(context.payload_size_bytes / PART_COUNT_MAX))
         high = max(low, min(PART_SIZE_BYTES_MAX, context.payload_size_bytes))
-        return S3UploadSetting(
-            thread_count=round(min(max(setting.thread_count, 1), THREAD_COUNT_MAX)),
-            part_size_bytes=round(min(max(setting.part_size_bytes, low), high)),
+        return self.setting(
+            round(min(max(setting.thread_count, 1), THREAD_COUNT_MAX)),
+            round(min(max(setting.part_size_bytes, low), high)),
         )
 
     def learned_besides(self, observations: Sequence[Observation[S3UploadSetting]]) -> dict[str, Any]:
@@ -99,11 +71,11 @@ class S3UploadModel(S3TransferModel[S3UploadSetting]):
         """Part sizes that cut the object evenly; the object itself where a single PUT is worth a thought."""
         del demand
         size = max(context.payload_size_bytes, 1)
-        low = max(self.part_size_bytes_min, ceil(size / PART_COUNT_MAX))
-        high = max(low, min(self.part_size_bytes_max, size))
+        low = max(self.request_size_bytes_min, ceil(size / PART_COUNT_MAX))
+        high = max(low, min(self.request_size_bytes_max, size))
         wanted = [min(max(x * MiB, low), high) for x in _PART_SIZES_MIB]
         even = {max(low, ceil(size / ceil(size / s))) for s in wanted}
-        if size <= min(_SINGLE_PUT_BYTES_MAX, self.part_size_bytes_max):
+        if size <= min(_SINGLE_PUT_BYTES_MAX, self.request_size_bytes_max):
             even.add(max(size, low))
         return sorted(even)
 

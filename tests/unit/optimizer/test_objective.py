@@ -157,7 +157,7 @@ def test_all_threads_count_whatever_they_are_for() -> None:
     queue = SqsDeliverySetting(
         sender_thread_count=1, receiver_thread_count=2, deleter_thread_count=4, batch_message_count=10
     )
-    assert objective.thread_counts(SqsDeliverySetting, [queue]).tolist() == [7.0]
+    assert objective.thread_counts([queue]).tolist() == [7.0]
 
 
 def test_settings_are_points_in_octaves() -> None:

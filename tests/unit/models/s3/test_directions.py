@@ -53,9 +53,7 @@ def test_the_network_of_the_host_is_no_ceiling_of_what_does_not_pass_it(beside: 
 class _BesideModel(S3UploadModel):
     """Of an operation whose bytes never pass the host."""
 
-    @property
-    def operation(self) -> str:
-        return BESIDE
+    operation = BESIDE
 
 
 def test_a_faster_host_is_promised_to_nobody_who_does_not_need_it(beside: Place) -> None:

@@ -543,7 +543,7 @@ def test_ramp_starts_gently() -> None:
 
 def test_fixed_part_size_leaves_one_dimension() -> None:
     """A client with a fixed part size is never offered another."""
-    fixed = S3UploadModel(part_size_bytes_min=16 * MiB, part_size_bytes_max=16 * MiB)
+    fixed = S3UploadModel(request_size_bytes_min=16 * MiB, request_size_bytes_max=16 * MiB)
     fit = fixed.fit(WORLD.place, history(WORLD, 4), prior=None, seed=0)
     assert {s.part_size_bytes for s in fixed.candidates(fit, WORLD.context, Demand())} == {16 * MiB}
 

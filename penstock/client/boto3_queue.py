@@ -20,13 +20,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict, deque
-from math import ceil
 from queue import Empty, SimpleQueue
 
 from penstock.client.advice import Advice
 from penstock.client.complaint import complain
 from penstock.client.operations import SQS_DELIVERY
+from penstock.client.queue_figures import Figures
+from penstock.client.queue_messages import Messages
 from penstock.client.reporting import Reporter, default_reporter
 from penstock.client.sdk_client import advise_in, region_of
 
@@ -42,18 +42,12 @@ if TYPE_CHECKING:
 MESSAGE_COUNT_MAX = 10  # of one request
 WINDOW_MESSAGE_COUNT_MAX = 10_000  # where none is advised
 LONG_POLL_SECONDS = 20  # the longest: it ends as soon as a message is there
-_LINGER_SECONDS = 0.02  # a deletion waits so long for others to share its request
-_LOOK_SECONDS = 0.1  # between looks at what changes without a word: a stop, the age of a message
 _PAUSE_SECONDS = 0.5  # after a request that failed
 _QUIET_SECONDS = 60.0  # between two lines in the log about requests of one kind
 _END_SECONDS_MAX = 30.0  # for the deletions that are left at the end
-_GIVE_BACK_SECONDS_MAX = 1.0  # for making visible again what was not begun; else it comes back by itself
-_POLL_END_SECONDS_MAX = 0.25  # after a stop: where there are messages, a poll is answered sooner
-_KNOWN_COUNT_MAX = 10_000  # messages that were worked off, by which later copies are known
 _REPORT_SECONDS = 60.0
 _BUSY_FRACTION = 0.9  # of the time of all that receive: from here on they have none for more messages
 _WORK_RATIO_MIN = 2.0  # of what handling takes over what was stated
-_THROTTLED = frozenset({"RequestThrottled", "ThrottlingException", "Throttling"})
 
 
 class QueueConsumer:
@@ -86,13 +80,13 @@ class QueueConsumer:
         self._receiver_count = max(1, int(setting["receiver_thread_count"]))
         self._deleter_count = max(1, int(setting["deleter_thread_count"]))
         self._batch = min(max(1, int(setting["batch_message_count"])), MESSAGE_COUNT_MAX)
-        self._messages = _Messages(
+        self._messages = Messages(
             window=int(setting["receive_window_message_count"]) or WINDOW_MESSAGE_COUNT_MAX,
             pause_at_seconds=float(
                 self.advice.derived.get("receive_pause_at_oldest_undeleted_seconds") or float("inf")
             ),
         )
-        self._figures = _Figures()
+        self._figures = Figures()
         self._lock = threading.Lock()  # of the figures
         self._is_stopped = False
         # Unlike an Event it may be touched by a signal handler.
@@ -300,7 +294,7 @@ class QueueConsumer:
 
     def _report(self) -> None:
         with self._lock:
-            figures, self._figures = self._figures, _Figures()
+            figures, self._figures = self._figures, Figures()
         self._say_what_work_takes(figures)
         if figures.received_count and figures.deleted_count:
             setting = {
@@ -311,7 +305,7 @@ class QueueConsumer:
             }
             self._reporter.report(SQS_DELIVERY, **self._place, **figures.report(setting))
 
-    def _say_what_work_takes(self, figures: _Figures) -> None:
+    def _say_what_work_takes(self, figures: Figures) -> None:
         """Once: where work that was not stated keeps all threads busy, more of them would be advised for it."""
         work_seconds = figures.work_seconds / max(1, figures.worked_count)
         busy_seconds = _BUSY_FRACTION * self._receiver_count * figures.duration_seconds
@@ -339,264 +333,3 @@ def _place_of(sqs_client: Any, queue_url: str, demand: Mapping[str, object]) -> 
 def _threads(work: Callable[[], None], count: int) -> list[threading.Thread]:
     """Threads that hold up no process that ends."""
     return [threading.Thread(target=work, name="penstock-queue", daemon=True) for _ in range(count)]
-
-
-class _Messages:
-    """What was received and is not yet deleted: how many, how old, and by which handle each is deleted.
-
-    Safe to share between threads. A handle is replaced when a copy of its message is received, and then deletes
-    nothing any more.
-    """
-
-    def __init__(self, *, window: int, pause_at_seconds: float) -> None:
-        self._window = window
-        self._pause_at_seconds = pause_at_seconds
-        self._changed = threading.Condition()  # which who holds it may enter again
-        self._expected_count = 0  # that requests under way may bring
-        self._handles: dict[str, str] = {}  # by message, undeleted, oldest first
-        self._received_seconds: dict[str, float] = {}  # on the monotonic clock
-        self._handled: deque[str] = deque()
-        self._known: OrderedDict[str, None] = OrderedDict()
-        self._unbegun: dict[str, None] = {}  # received, and nobody handles it yet
-        self._polls: dict[int, float] = {}  # by thread: when its poll is over at the latest
-        self._handling_count = self._giving_back_count = 0
-        self._given_back: set[str] = set()
-        self._is_stopped = False
-        self._end_seconds = float("inf")
-
-    @property
-    def undeleted_count(self) -> int:
-        return len(self._handles)
-
-    def oldest_seconds(self) -> float:
-        with self._changed:
-            oldest = next(iter(self._received_seconds.values()), None)  # in the order of their coming
-            return 0.0 if oldest is None else time.monotonic() - oldest
-
-    def take_room(self, count: int, *, poll_seconds: float) -> int:
-        """Room for a poll of so many messages or fewer; 0 when there is none just now."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._is_stopped or self._room() > 0, _LOOK_SECONDS)
-            taken = 0 if self._is_stopped else max(0, min(count, self._room()))
-            if taken:
-                self._expected_count += taken
-                self._polls[threading.get_ident()] = time.monotonic() + poll_seconds
-            return taken
-
-    def end_poll(self, count: int) -> None:
-        """The request has ended; what it brought takes its room by itself."""
-        with self._changed:
-            self._expected_count -= count
-            self._polls.pop(threading.get_ident(), None)
-            self._changed.notify_all()
-
-    def is_new(self, message: Mapping[str, Any]) -> bool:
-        """Take it in; whether it is to be handled. A copy only brings the handle that deletes it now."""
-        number = message["MessageId"]
-        with self._changed:
-            is_pending, is_known = number in self._handles, number in self._known
-            self._handles[number] = message["ReceiptHandle"]
-            self._received_seconds.setdefault(number, time.monotonic())
-            if is_pending:
-                return False
-            if is_known:
-                self._handled.append(number)
-                self._changed.notify_all()
-            else:
-                self._unbegun[number] = None
-            return not is_known
-
-    def begin(self, number: str) -> bool:
-        """Whether to handle it: not after a stop, when it is given back."""
-        with self._changed:
-            if self._is_stopped:
-                return False
-            del self._unbegun[number]
-            self._handling_count += 1
-            return True
-
-    def note_end(self) -> None:
-        """Somebody has handled a message, or tried to."""
-        with self._changed:
-            self._handling_count -= 1
-            self._changed.notify_all()
-
-    def stop(self) -> None:
-        """Nothing more is begun."""
-        with self._changed:
-            self._is_stopped = True
-            self._changed.notify_all()
-
-    def take_unbegun(self, count: int) -> list[tuple[str, int]]:
-        """Handles to give back after a stop, up to so many, and in how many seconds others may receive each.
-
-        At once, where it can be only once: a poll of our own that is still under way may bring it again, and with
-        many of them one message after another would reach the limit on receives of its queue.
-        """
-        with self._changed:
-            taken = list(self._unbegun)[:count] if self._is_to_give_back() else []
-            later = max(self._polls.values(), default=0.0) - time.monotonic()
-            entries = []
-            for number in taken:
-                is_ours_again = number in self._given_back and later > 0
-                entries.append((self._handles[number], ceil(later) + 1 if is_ours_again else 0))
-                del self._unbegun[number]
-                self._given_back.add(number)
-                self._forget(number)
-            self._giving_back_count += bool(taken)
-            return entries
-
-    def note_given_back(self) -> None:
-        """What was taken last was given back, or could not be."""
-        with self._changed:
-            self._giving_back_count -= 1
-            self._changed.notify_all()
-
-    def wait_until_idle(self) -> None:
-        """Until nothing is being handled and, as far as that is soon, all is given back and no poll is under way."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._handling_count)
-            self._changed.wait_for(self._holds_nothing, _GIVE_BACK_SECONDS_MAX)
-            self._changed.wait_for(lambda: not self._polls, _POLL_END_SECONDS_MAX)
-            self._changed.wait_for(self._holds_nothing, _GIVE_BACK_SECONDS_MAX)
-
-    def note_handled(self, number: str) -> None:
-        """It can be deleted."""
-        with self._changed:
-            self._handled.append(number)
-            self._known[number] = None
-            while len(self._known) > _KNOWN_COUNT_MAX:
-                self._known.popitem(last=False)
-            self._changed.notify_all()
-
-    def take_handled(self, count: int) -> list[tuple[str, str]] | None:
-        """Messages to delete and their handles, up to so many; None when there will be no more."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._handled or self._is_to_give_back(), _LOOK_SECONDS)
-            if not self._handled:
-                return None if self._is_over() else []
-            self._changed.wait_for(lambda: len(self._handled) >= count, _LINGER_SECONDS)
-            return None if time.monotonic() >= self._end_seconds else self.pop_handled(count)
-
-    def pop_handled(self, count: int) -> list[tuple[str, str]]:
-        """The same without waiting, and also after the end."""
-        with self._changed:
-            taken = [self._handled.popleft() for _ in range(min(count, len(self._handled)))]
-            handles = self._handles
-            return [(number, handles[number]) for number in dict.fromkeys(taken) if number in handles]
-
-    def note_deleted(self, number: str, handle: str) -> bool:
-        """It was deleted by this handle; False when a copy came meanwhile, which is deleted next, or was already."""
-        with self._changed:
-            newest = self._handles.get(number)
-            if newest == handle:
-                self._forget(number)
-            elif newest is not None:
-                self._handled.append(number)
-                self._changed.notify_all()
-            return newest == handle
-
-    def give_up(self, number: str) -> None:
-        """It is not deleted by this handle: it comes back after its timeout."""
-        with self._changed:
-            self._unbegun.pop(number, None)
-            self._forget(number)
-
-    def end(self, seconds_max: float) -> None:
-        """Nothing more is received: what is handled is deleted within this time."""
-        with self._changed:
-            self._end_seconds = time.monotonic() + seconds_max
-            self._changed.notify_all()
-
-    def _is_to_give_back(self) -> bool:
-        return self._is_stopped and bool(self._unbegun)
-
-    def _holds_nothing(self) -> bool:
-        return not self._unbegun and not self._giving_back_count
-
-    def _forget(self, number: str) -> None:
-        self._handles.pop(number, None)
-        self._received_seconds.pop(number, None)
-        self._changed.notify_all()
-
-    def _room(self) -> int:
-        if self.oldest_seconds() >= self._pause_at_seconds:
-            return 0
-        return self._window - len(self._handles) - self._expected_count
-
-    def _is_over(self) -> bool:
-        is_ending = self._end_seconds < float("inf")
-        return is_ending and (not self._handles or time.monotonic() >= self._end_seconds)
-
-
-class _Figures:
-    """What happened since the last report."""
-
-    def __init__(self) -> None:
-        self._began = time.perf_counter()
-        self.received_count = self.received_bytes = self.duplicate_count = self.deleted_count = 0
-        self.receive_request_count = self.empty_receive_count = self.delete_request_count = 0
-        self.throttled_count = self.failed_count = self.retried_count = 0
-        self.receive_seconds = self.delete_seconds = self.oldest_seconds_max = 0.0
-        self.worked_count, self.work_seconds = 0, 0.0
-
-    @property
-    def duration_seconds(self) -> float:
-        return max(1e-6, time.perf_counter() - self._began)  # some clocks move in steps
-
-    def note_receive(self, messages: Sequence[Mapping[str, Any]], seconds: float, *, new_count: int) -> None:
-        if not messages:
-            self.empty_receive_count += 1
-            return
-        self.receive_request_count += 1
-        self.receive_seconds += seconds
-        self.received_count += len(messages)
-        self.received_bytes += sum(len(message.get("Body") or "") for message in messages)
-        self.duplicate_count += len(messages) - new_count
-
-    def note_delete(self, deleted_count: int, seconds: float) -> None:
-        self.delete_request_count += 1
-        self.delete_seconds += seconds
-        self.deleted_count += deleted_count
-
-    def note_work(self, seconds: float) -> None:
-        self.worked_count += 1
-        self.work_seconds += seconds
-
-    def note_trouble(self, trouble: Exception) -> None:
-        response = getattr(trouble, "response", None) or {}
-        is_throttled = response.get("Error", {}).get("Code") in _THROTTLED
-        self.throttled_count += is_throttled
-        self.failed_count += not is_throttled
-
-    def report(self, setting: Mapping[str, float]) -> dict[str, Any]:
-        """In the words of the protocol. The senders are not ours: what they sent is what arrived."""
-        duration_seconds = self.duration_seconds
-        mean_bytes = self.received_bytes / self.received_count
-        failed_count = self.failed_count + self.retried_count
-        requests = self.receive_request_count + self.empty_receive_count + self.delete_request_count
-        return {
-            "payload_size_bytes": max(1, round(mean_bytes)),
-            "setting": {
-                **setting,
-                "send_rate_limit_messages_per_second": self.received_count / duration_seconds,
-            },
-            "duration_seconds": duration_seconds,
-            "transferred_bytes": max(1, round(self.deleted_count * mean_bytes)),
-            "request_count": requests + failed_count + self.throttled_count,
-            "throttled_count": self.throttled_count,
-            "failed_count": failed_count,
-            "client": "boto3",
-            "measures": {
-                "goodput_messages_per_second": self.deleted_count / duration_seconds,
-                "receive_seconds_mean": self.receive_seconds / max(1, self.receive_request_count),
-                "receive_request_count": self.receive_request_count,
-                "received_count": self.received_count,
-                "empty_receive_count": self.empty_receive_count,
-                "delete_seconds_mean": self.delete_seconds / max(1, self.delete_request_count),
-                "delete_request_count": self.delete_request_count,
-                "deleted_count": self.deleted_count,
-                "duplicate_count": self.duplicate_count,
-                "oldest_undeleted_seconds_max": self.oldest_seconds_max,
-            },
-        }

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from penstock.api import wire
-from penstock.client import boto3_queue, sdk_client
+from penstock.client import boto3_queue, queue_messages, sdk_client
 from penstock.client.advice import Advice
 from penstock.client.boto3_queue import QueueConsumer
 from tests.advice import a_queue_advice
@@ -184,9 +184,9 @@ def settled(condition: Callable[[], bool]) -> bool:
 def haste(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short waits."""
     monkeypatch.setattr(boto3_queue, "_PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr(boto3_queue, "_LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(boto3_queue, "_LINGER_SECONDS", 0.005)
-    monkeypatch.setattr(boto3_queue, "_POLL_END_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(queue_messages, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(queue_messages, "_LINGER_SECONDS", 0.005)
+    monkeypatch.setattr(queue_messages, "_POLL_END_SECONDS_MAX", 0.05)
 
 
 def test_every_message_is_handled_once_and_deleted() -> None:
@@ -556,7 +556,7 @@ def test_a_stop_gives_back_what_was_not_begun_while_the_rest_is_finished() -> No
 
 def test_what_polls_of_our_own_bring_again_is_given_back_for_when_they_are_over() -> None:
     """Else one message would go through all of them, and into a dead-letter queue after so many receives."""
-    messages = boto3_queue._Messages(window=10, pause_at_seconds=1.0)
+    messages = queue_messages.Messages(window=10, pause_at_seconds=1.0)
     poll = threading.Thread(target=messages.take_room, args=(1,), kwargs={"poll_seconds": 20.0})
     poll.start()  # and does not end
     poll.join()

@@ -1,0 +1,207 @@
+"""Knows which messages of a queue an application holds: those being received, handled, deleted and given back."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict, deque
+from math import ceil
+
+TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+_LINGER_SECONDS = 0.02  # a deletion waits so long for others to share its request
+_LOOK_SECONDS = 0.1  # between looks at what changes without a word: a stop, the age of a message
+_GIVE_BACK_SECONDS_MAX = 1.0  # for making visible again what was not begun; else it comes back by itself
+_POLL_END_SECONDS_MAX = 0.25  # after a stop: where there are messages, a poll is answered sooner
+_KNOWN_COUNT_MAX = 10_000  # messages that were worked off, by which later copies are known
+
+
+class Messages:
+    """What was received and is not yet deleted: how many, how old, and by which handle each is deleted.
+
+    Safe to share between threads. A handle is replaced when a copy of its message is received, and then deletes
+    nothing any more.
+    """
+
+    def __init__(self, *, window: int, pause_at_seconds: float) -> None:
+        self._window = window
+        self._pause_at_seconds = pause_at_seconds
+        self._changed = threading.Condition()  # which who holds it may enter again
+        self._expected_count = 0  # that requests under way may bring
+        self._handles: dict[str, str] = {}  # by message, undeleted
+        self._received_seconds: dict[str, float] = {}  # of the same, on the monotonic clock, oldest first
+        self._handled: deque[str] = deque()
+        self._known: OrderedDict[str, None] = OrderedDict()
+        self._unbegun: dict[str, None] = {}  # received, and nobody handles it yet
+        self._polls: dict[int, float] = {}  # by thread: when its poll is over at the latest
+        self._handling_count = self._giving_back_count = 0
+        self._given_back: set[str] = set()
+        self._is_stopped = False
+        self._end_seconds = float("inf")
+
+    @property
+    def undeleted_count(self) -> int:
+        return len(self._handles)
+
+    def oldest_seconds(self) -> float:
+        with self._changed:
+            oldest = next(iter(self._received_seconds.values()), None)  # in the order of their coming
+            return 0.0 if oldest is None else time.monotonic() - oldest
+
+    def take_room(self, count: int, *, poll_seconds: float) -> int:
+        """Room for a poll of so many messages or fewer; 0 when there is none just now."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_stopped or self._room() > 0, _LOOK_SECONDS)
+            taken = 0 if self._is_stopped else max(0, min(count, self._room()))
+            if taken:
+                self._expected_count += taken
+                self._polls[threading.get_ident()] = time.monotonic() + poll_seconds
+            return taken
+
+    def end_poll(self, count: int) -> None:
+        """The request has ended; what it brought takes its room by itself."""
+        with self._changed:
+            self._expected_count -= count
+            self._polls.pop(threading.get_ident(), None)
+            self._changed.notify_all()
+
+    def is_new(self, message: Mapping[str, Any]) -> bool:
+        """Take it in; whether it is to be handled. A copy only brings the handle that deletes it now."""
+        number = message["MessageId"]
+        with self._changed:
+            is_pending, is_known = number in self._handles, number in self._known
+            self._handles[number] = message["ReceiptHandle"]
+            self._received_seconds.setdefault(number, time.monotonic())
+            if is_pending:
+                return False
+            if is_known:
+                self._handled.append(number)
+                self._changed.notify_all()
+            else:
+                self._unbegun[number] = None
+            return not is_known
+
+    def begin(self, number: str) -> bool:
+        """Whether to handle it: not after a stop, when it is given back."""
+        with self._changed:
+            if self._is_stopped:
+                return False
+            del self._unbegun[number]
+            self._handling_count += 1
+            return True
+
+    def note_end(self) -> None:
+        """Somebody has handled a message, or tried to."""
+        with self._changed:
+            self._handling_count -= 1
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        """Nothing more is begun."""
+        with self._changed:
+            self._is_stopped = True
+            self._changed.notify_all()
+
+    def take_unbegun(self, count: int) -> list[tuple[str, int]]:
+        """Handles to give back after a stop, up to so many, and in how many seconds others may receive each.
+
+        At once, where it can be only once: a poll of our own that is still under way may bring it again, and with
+        many of them one message after another would reach the limit on receives of its queue.
+        """
+        with self._changed:
+            taken = list(self._unbegun)[:count] if self._is_to_give_back() else []
+            later = max(self._polls.values(), default=0.0) - time.monotonic()
+            entries = []
+            for number in taken:
+                is_ours_again = number in self._given_back and later > 0
+                entries.append((self._handles[number], ceil(later) + 1 if is_ours_again else 0))
+                del self._unbegun[number]
+                self._given_back.add(number)
+                self._forget(number)
+            self._giving_back_count += bool(taken)
+            return entries
+
+    def note_given_back(self) -> None:
+        """What was taken last was given back, or could not be."""
+        with self._changed:
+            self._giving_back_count -= 1
+            self._changed.notify_all()
+
+    def wait_until_idle(self) -> None:
+        """Until nothing is being handled and, as far as that is soon, all is given back and no poll is under way."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._handling_count)
+            self._changed.wait_for(self._holds_nothing, _GIVE_BACK_SECONDS_MAX)
+            self._changed.wait_for(lambda: not self._polls, _POLL_END_SECONDS_MAX)
+            self._changed.wait_for(self._holds_nothing, _GIVE_BACK_SECONDS_MAX)
+
+    def note_handled(self, number: str) -> None:
+        """It can be deleted."""
+        with self._changed:
+            self._handled.append(number)
+            self._known[number] = None
+            while len(self._known) > _KNOWN_COUNT_MAX:
+                self._known.popitem(last=False)
+            self._changed.notify_all()
+
+    def take_handled(self, count: int) -> list[tuple[str, str]] | None:
+        """Messages to delete and their handles, up to so many; None when there will be no more."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._handled or self._is_to_give_back(), _LOOK_SECONDS)
+            if not self._handled:
+                return None if self._is_over() else []
+            self._changed.wait_for(lambda: len(self._handled) >= count, _LINGER_SECONDS)
+            return None if time.monotonic() >= self._end_seconds else self.pop_handled(count)
+
+    def pop_handled(self, count: int) -> list[tuple[str, str]]:
+        """The same without waiting, and also after the end."""
+        with self._changed:
+            taken = [self._handled.popleft() for _ in range(min(count, len(self._handled)))]
+            handles = self._handles
+            return [(number, handles[number]) for number in dict.fromkeys(taken) if number in handles]
+
+    def note_deleted(self, number: str, handle: str) -> bool:
+        """It was deleted by this handle; False when a copy came meanwhile, which is deleted next, or was already."""
+        with self._changed:
+            newest = self._handles.get(number)
+            if newest == handle:
+                self._forget(number)
+            elif newest is not None:
+                self._handled.append(number)
+                self._changed.notify_all()
+            return newest == handle
+
+    def give_up(self, number: str) -> None:
+        """It is not deleted by this handle: it comes back after its timeout."""
+        with self._changed:
+            self._unbegun.pop(number, None)
+            self._forget(number)
+
+    def end(self, seconds_max: float) -> None:
+        """Nothing more is received: what is handled is deleted within this time."""
+        with self._changed:
+            self._end_seconds = time.monotonic() + seconds_max
+            self._changed.notify_all()
+
+    def _is_to_give_back(self) -> bool:
+        return self._is_stopped and bool(self._unbegun)
+
+    def _holds_nothing(self) -> bool:
+        return not self._unbegun and not self._giving_back_count
+
+    def _forget(self, number: str) -> None:
+        self._handles.pop(number, None)
+        self._received_seconds.pop(number, None)
+        self._changed.notify_all()
+
+    def _room(self) -> int:
+        if self.oldest_seconds() >= self._pause_at_seconds:
+            return 0
+        return self._window - len(self._handles) - self._expected_count
+
+    def _is_over(self) -> bool:
+        is_ending = self._end_seconds < float("inf")
+        return is_ending and (not self._handles or time.monotonic() >= self._end_seconds)

@@ -6,6 +6,7 @@ long way slows both, and the host's ceiling and processor are the same.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
@@ -34,9 +35,10 @@ from penstock.models.s3.law import (
     WAVE_MIXING,
     Transfers,
 )
-from penstock.models.s3.parts import PART_SIZE_BYTES_MIN, READ_WHOLE_BYTES_MAX
+from penstock.models.s3.parts import PART_SIZE_BYTES_MAX, PART_SIZE_BYTES_MIN, READ_WHOLE_BYTES_MAX
 from penstock.vocabulary import Place, knob
 
+REQUEST_SIZE_BYTES_MAX = PART_SIZE_BYTES_MAX  # whichever way: ranges have no limit of their own
 Typical: TypeAlias = Mapping[str, tuple[float, float]]
 """By parameter: a typical value, and the spread of its logarithm."""
 
@@ -151,7 +153,7 @@ def host_ceiling(place: Place) -> burst.Ceiling | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class S3Setting:
+class S3Setting(ABC):
     """How one object is moved: so many requests at a time, of so many bytes each; each way names the bytes its own."""
 
     direction: ClassVar[Direction]
@@ -159,9 +161,9 @@ class S3Setting:
     thread_count: int = knob(1, THREAD_COUNT_MAX, is_divided=True)
 
     @property
+    @abstractmethod
     def request_size_bytes(self) -> int:
         """Of a part, or of a range; at or above the object's size it means one request."""
-        return int(getattr(self, self.direction.size_knob))
 
     def memory_bytes(self, object_size_bytes: int, object_count: int = 1) -> int:
         """The most that a client holds at a time: each request whole, also where the last one is short."""

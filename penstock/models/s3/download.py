@@ -18,12 +18,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from penstock.models.model import Array, Fit
-from penstock.models.s3.directions import DOWNLOADS, Direction, S3Setting
-from penstock.models.s3.law import CONNECTION_RATE, LATENCY, THREAD_COUNT_MAX
+from penstock.models.s3.directions import DOWNLOADS, REQUEST_SIZE_BYTES_MAX, Direction, S3Setting
+from penstock.models.s3.law import CONNECTION_RATE, LATENCY
 from penstock.models.s3.posterior import Posterior
 from penstock.models.s3.read_objects import cost_of_putting
 from penstock.models.s3.transfer import S3TransferModel
-from penstock.units import GiB, KiB, MiB
+from penstock.units import KiB, MiB
 from penstock.vocabulary import (
     Access,
     Context,
@@ -39,7 +39,7 @@ from penstock.vocabulary import (
 )
 
 RANGE_SIZE_BYTES_MIN = 4 * KiB
-RANGE_SIZE_BYTES_MAX = 5 * GiB
+RANGE_SIZE_BYTES_MAX = REQUEST_SIZE_BYTES_MAX
 _RANGE_SIZES_MIB = (1, 1.5, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64, 90, 128, 181, 256)
 _RANDOM_RANGE_BYTES = MiB  # where the reader does not say
 _LOOKING_REQUESTS = 4  # a page of a listing or two, and how large the object is
@@ -66,6 +66,11 @@ class S3DownloadSetting(S3Setting):
 
     range_size_bytes: int = knob(RANGE_SIZE_BYTES_MIN, RANGE_SIZE_BYTES_MAX)
 
+    @property
+    def request_size_bytes(self) -> int:
+        """Of one range."""
+        return self.range_size_bytes
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3DownloadModel(S3TransferModel[S3DownloadSetting]):
@@ -81,13 +86,10 @@ class S3DownloadModel(S3TransferModel[S3DownloadSetting]):
         """What boto3 does: ten threads, ranges of 8 MiB; what is smaller in one GET."""
         return self.legal(context, self.setting(10, _DEFAULT_THRESHOLD_BYTES))
 
-    def legal(self, context: Context, setting: S3DownloadSetting) -> S3DownloadSetting:
-        """Ranges of at least 4 KiB; none larger than the object."""
-        high = max(RANGE_SIZE_BYTES_MIN, min(RANGE_SIZE_BYTES_MAX, context.payload_size_bytes))
-        return self.setting(
-            round(min(max(setting.thread_count, 1), THREAD_COUNT_MAX)),
-            round(min(max(setting.range_size_bytes, RANGE_SIZE_BYTES_MIN), high)),
-        )
+    def size_bytes_least(self, context: Context) -> int:
+        """4 KiB."""
+        del context
+        return RANGE_SIZE_BYTES_MIN
 
     def request_sizes_bytes(self, context: Context, demand: Demand) -> Sequence[int]:
         """What the reader asks for at a time; of whole objects, ranges that cut them evenly, and all in one."""

@@ -6,19 +6,19 @@ what may be tried and advised is narrowed.
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, inf
 from typing import TypeAlias
 
 from penstock.models.model import Fit
-from penstock.models.s3.directions import S3SettingT
+from penstock.models.s3.directions import S3Setting, S3SettingT
 from penstock.models.s3.download import RANGE_SIZE_BYTES_MIN, S3DownloadModel, S3DownloadSetting
 from penstock.models.s3.law import THREAD_COUNT_MAX
-from penstock.models.s3.parts import PART_COUNT_MAX, PART_SIZE_BYTES_MAX, PART_SIZE_BYTES_MIN
+from penstock.models.s3.parts import PART_SIZE_BYTES_MAX, PART_SIZE_BYTES_MIN
 from penstock.models.s3.transfer import S3TransferModel
-from penstock.models.s3.upload import S3UploadModel, S3UploadSetting
+from penstock.models.s3.upload import S3UploadModel, S3UploadSetting, part_size_bytes_least
 from penstock.units import MiB, format_bytes
 from penstock.vocabulary import Context, Cost, Demand, Tariff
 
@@ -26,88 +26,86 @@ TransferSetting: TypeAlias = S3UploadSetting | S3DownloadSetting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UploadRanges:
-    """What a client can be told of uploads, both ends included."""
+class _Ranges(ABC):
+    """What a client can be told of transfers that go one way, both ends included."""
 
     thread_count_min: int = 1
     thread_count_max: int = 256
-    part_size_bytes_min: int = PART_SIZE_BYTES_MIN
-    part_size_bytes_max: int = 512 * MiB
 
     def trouble(self, object_size_bytes: int, memory_bytes_max: int | None) -> str | None:
         """Why no setting within them is possible for this size, in one sentence; None when one is."""
-        part_size_bytes_least = ceil(object_size_bytes / PART_COUNT_MAX)
-        if (wrong := _thread_trouble(self)) is not None:
+        if not 1 <= self.thread_count_min <= self.thread_count_max <= THREAD_COUNT_MAX:
+            return f"threads go from 1 to {THREAD_COUNT_MAX}, the lower end first"
+        if (wrong := self._size_trouble(object_size_bytes)) is not None:
             return wrong
-        if (
-            not PART_SIZE_BYTES_MIN
-            <= self.part_size_bytes_min
-            <= self.part_size_bytes_max
-            <= PART_SIZE_BYTES_MAX
-        ):
-            return "S3 takes parts from 5MiB to 5GiB, and the lower end of a range comes first"
-        if self.part_size_bytes_max < part_size_bytes_least:
-            return (
-                f"an object has at most 10,000 parts: {format_bytes(object_size_bytes)} needs parts of "
-                f"{format_bytes(part_size_bytes_least)} or more"
-            )
-        return _memory_trouble(self.memory_bytes_least(object_size_bytes), memory_bytes_max)
+        least = self.memory_bytes_least(object_size_bytes)
+        if least <= (memory_bytes_max or inf):
+            return None
+        return f"every setting holds at least {format_bytes(least)} in memory, which is more than is allowed"
 
     def memory_bytes_least(self, object_size_bytes: int) -> int:
-        """What every setting within them holds: the fewest threads with the smallest parts, or with the largest.
+        """What every setting within them holds: the fewest threads with the smallest requests, or with the largest.
 
-        Large parts hold less where threads that cannot be fewer outnumber them.
+        Large requests hold less where threads that cannot be fewer outnumber them.
         """
-        smallest = max(PART_SIZE_BYTES_MIN, ceil(object_size_bytes / PART_COUNT_MAX))
-        first = _nearest_size_bytes(
-            smallest, max(self.part_size_bytes_min, smallest), self.part_size_bytes_max
-        )
-        fewest = (
-            S3UploadSetting(thread_count=self.thread_count_min, part_size_bytes=part)
-            for part in (first, max(first, self.part_size_bytes_max))
-        )
-        return min(setting.memory_bytes(object_size_bytes) for setting in fewest)
+        return min(setting.memory_bytes(object_size_bytes) for setting in self._fewest(object_size_bytes))
+
+    @abstractmethod
+    def _size_trouble(self, object_size_bytes: int) -> str | None:
+        """The same of the sizes of requests alone."""
+
+    @abstractmethod
+    def _fewest(self, object_size_bytes: int) -> Sequence[S3Setting]:
+        """The fewest threads, with the ends of what a request may be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DownloadRanges:
-    """The same of downloads."""
+class UploadRanges(_Ranges):
+    """Of uploads."""
 
-    thread_count_min: int = 1
-    thread_count_max: int = 256
+    part_size_bytes_min: int = PART_SIZE_BYTES_MIN
+    part_size_bytes_max: int = 512 * MiB
+
+    def _size_trouble(self, object_size_bytes: int) -> str | None:
+        least, most = self.part_size_bytes_min, self.part_size_bytes_max
+        if not PART_SIZE_BYTES_MIN <= least <= most <= PART_SIZE_BYTES_MAX:
+            return "S3 takes parts from 5MiB to 5GiB, and the lower end of a range comes first"
+        if most < (needed := part_size_bytes_least(object_size_bytes)):
+            size, part = format_bytes(object_size_bytes), format_bytes(needed)
+            return f"an object has at most 10,000 parts: {size} needs parts of {part} or more"
+        return None
+
+    def _fewest(self, object_size_bytes: int) -> Sequence[S3UploadSetting]:
+        low = max(self.part_size_bytes_min, part_size_bytes_least(object_size_bytes))
+        first = _nearest_size_bytes(low, low, self.part_size_bytes_max)
+        return [
+            S3UploadSetting(thread_count=self.thread_count_min, part_size_bytes=part)
+            for part in (first, max(first, self.part_size_bytes_max))
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DownloadRanges(_Ranges):
+    """Of downloads."""
+
     range_size_bytes_min: int = MiB
     range_size_bytes_max: int = 512 * MiB
 
-    def trouble(self, object_size_bytes: int, memory_bytes_max: int | None) -> str | None:
-        """As of uploads."""
-        if (wrong := _thread_trouble(self)) is not None:
-            return wrong
-        if not RANGE_SIZE_BYTES_MIN <= self.range_size_bytes_min <= self.range_size_bytes_max:
-            return "a range has 4KiB or more, and the lower end comes first"
-        return _memory_trouble(self.memory_bytes_least(object_size_bytes), memory_bytes_max)
+    def _size_trouble(self, object_size_bytes: int) -> str | None:
+        del object_size_bytes
+        if RANGE_SIZE_BYTES_MIN <= self.range_size_bytes_min <= self.range_size_bytes_max:
+            return None
+        return "a range has 4KiB or more, and the lower end comes first"
 
-    def memory_bytes_least(self, object_size_bytes: int) -> int:
-        """As of uploads."""
-        fewest = (
+    def _fewest(self, object_size_bytes: int) -> Sequence[S3DownloadSetting]:
+        del object_size_bytes
+        return [
             S3DownloadSetting(thread_count=self.thread_count_min, range_size_bytes=size)
             for size in (self.range_size_bytes_min, self.range_size_bytes_max)
-        )
-        return min(setting.memory_bytes(object_size_bytes) for setting in fewest)
+        ]
 
 
 Ranges: TypeAlias = UploadRanges | DownloadRanges
-
-
-def _thread_trouble(ranges: Ranges) -> str | None:
-    if 1 <= ranges.thread_count_min <= ranges.thread_count_max <= THREAD_COUNT_MAX:
-        return None
-    return f"threads go from 1 to {THREAD_COUNT_MAX}, the lower end first"
-
-
-def _memory_trouble(least: int, memory_bytes_max: int | None) -> str | None:
-    if least <= (memory_bytes_max or inf):
-        return None
-    return f"every setting holds at least {format_bytes(least)} in memory, which is more than is allowed"
 
 
 @dataclass(frozen=True, kw_only=True)  # without slots: the limits of the models are their own fields
@@ -120,13 +118,9 @@ class _OneClient(S3TransferModel[S3SettingT]):
     thread_count_min: int = 1
     avoided: frozenset[S3SettingT] = frozenset()
 
-    @abstractmethod
-    def size_bytes_least(self, context: Context) -> int:
-        """Of a request of this object."""
-
     def legal(self, context: Context, setting: S3SettingT) -> S3SettingT:
         """The nearest setting within the ranges that S3 accepts; a request may be larger than the object."""
-        legal = super().legal(context, setting)  # type: ignore[safe-super]  # that of the model beside this
+        legal = super().legal(context, setting)
         low = max(self.request_size_bytes_min, self.size_bytes_least(context))
         return self.setting(
             min(max(legal.thread_count, self.thread_count_min), self.thread_count_max),
@@ -166,19 +160,10 @@ class _OneClient(S3TransferModel[S3SettingT]):
 class RangedS3UploadModel(_OneClient[S3UploadSetting], S3UploadModel):
     """Of uploads."""
 
-    def size_bytes_least(self, context: Context) -> int:
-        """An object has at most 10,000 parts."""
-        return ceil(context.payload_size_bytes / PART_COUNT_MAX)
-
 
 @dataclass(frozen=True, kw_only=True)
 class RangedS3DownloadModel(_OneClient[S3DownloadSetting], S3DownloadModel):
     """Of downloads."""
-
-    def size_bytes_least(self, context: Context) -> int:
-        """Any."""
-        del context
-        return RANGE_SIZE_BYTES_MIN
 
 
 def _nearest_size_bytes(wanted: int, low: int, high: int) -> int:
@@ -190,17 +175,18 @@ def ranged_model(
     ranges: Ranges, avoided: frozenset[TransferSetting] = frozenset()
 ) -> RangedS3UploadModel | RangedS3DownloadModel:
     """The model of that direction within these ranges."""
+    least, most = ranges.thread_count_min, ranges.thread_count_max
     if isinstance(ranges, DownloadRanges):
         return RangedS3DownloadModel(
-            thread_count_min=ranges.thread_count_min,
-            thread_count_max=ranges.thread_count_max,
+            thread_count_min=least,
+            thread_count_max=most,
             request_size_bytes_min=ranges.range_size_bytes_min,
             request_size_bytes_max=ranges.range_size_bytes_max,
             avoided=frozenset(x for x in avoided if isinstance(x, S3DownloadSetting)),
         )
     return RangedS3UploadModel(
-        thread_count_min=ranges.thread_count_min,
-        thread_count_max=ranges.thread_count_max,
+        thread_count_min=least,
+        thread_count_max=most,
         request_size_bytes_min=ranges.part_size_bytes_min,
         request_size_bytes_max=ranges.part_size_bytes_max,
         avoided=frozenset(x for x in avoided if isinstance(x, S3UploadSetting)),

@@ -20,6 +20,7 @@ from penstock.models.inference.misfit import MISFIT_MEASUREMENT_COUNT_MIN
 from penstock.models.model import Appraisal, Array, Belief, Fit
 from penstock.models.s3 import answers, remarks
 from penstock.models.s3.directions import (
+    REQUEST_SIZE_BYTES_MAX,
     Direction,
     S3SettingT,
     host_ceiling,
@@ -101,8 +102,8 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         """What the SDK does when nobody advises it."""
 
     @abstractmethod
-    def legal(self, context: Context, setting: S3SettingT) -> S3SettingT:
-        """The nearest setting that S3 accepts for this payload; idempotent."""
+    def size_bytes_least(self, context: Context) -> int:
+        """The smallest request that S3 accepts for this payload."""
 
     @abstractmethod
     def request_sizes_bytes(self, context: Context, demand: Demand) -> Sequence[int]:
@@ -120,6 +121,15 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         """As it is; `legal` makes it one that S3 accepts."""
         size = {self.direction.size_knob: request_size_bytes}
         return self.setting_type(thread_count=thread_count, **size)
+
+    def legal(self, context: Context, setting: S3SettingT) -> S3SettingT:
+        """The nearest setting that S3 accepts for this payload, no request larger than it needs; idempotent."""
+        low = self.size_bytes_least(context)
+        high = max(low, min(REQUEST_SIZE_BYTES_MAX, context.payload_size_bytes))
+        return self.setting(
+            round(min(max(setting.thread_count, 1), THREAD_COUNT_MAX)),
+            round(min(max(setting.request_size_bytes, low), high)),
+        )
 
     def advisable_default(self, fit: Fit, context: Context, demand: Demand) -> S3SettingT | None:
         """What the SDK does, with no more threads than it finds work for."""

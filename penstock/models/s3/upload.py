@@ -27,6 +27,11 @@ _TAIL_COUNT_MIN = 200  # requests: from here on their 99th percentile means some
 _MULTIPART_REQUESTS = 6
 
 
+def part_size_bytes_least(object_size_bytes: int) -> int:
+    """A part has 5 MiB or more, and an object at most 10,000 of them."""
+    return max(PART_SIZE_BYTES_MIN, ceil(object_size_bytes / PART_COUNT_MAX))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3UploadSetting(S3Setting):
     """How one object is uploaded. A part size at or above the object's size means a single PUT."""
@@ -34,6 +39,11 @@ class S3UploadSetting(S3Setting):
     direction: ClassVar[Direction] = UPLOADS
 
     part_size_bytes: int = knob(PART_SIZE_BYTES_MIN, PART_SIZE_BYTES_MAX)
+
+    @property
+    def request_size_bytes(self) -> int:
+        """Of one part."""
+        return self.part_size_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,14 +63,9 @@ class S3UploadModel(S3TransferModel[S3UploadSetting]):
             part_size_bytes *= 2
         return self.legal(context, self.setting(10, part_size_bytes))
 
-    def legal(self, context: Context, setting: S3UploadSetting) -> S3UploadSetting:
-        """Within 5 MiB to 5 GiB and 10,000 parts; no part larger than the object needs."""
-        low = max(PART_SIZE_BYTES_MIN, ceil(context.payload_size_bytes / PART_COUNT_MAX))
-        high = max(low, min(PART_SIZE_BYTES_MAX, context.payload_size_bytes))
-        return self.setting(
-            round(min(max(setting.thread_count, 1), THREAD_COUNT_MAX)),
-            round(min(max(setting.part_size_bytes, low), high)),
-        )
+    def size_bytes_least(self, context: Context) -> int:
+        """See `part_size_bytes_least`."""
+        return part_size_bytes_least(context.payload_size_bytes)
 
     def learned_besides(self, observations: Sequence[Observation[S3UploadSetting]]) -> dict[str, Any]:
         """How far the slowest requests are from the usual ones: when it is worth to send one again."""

@@ -50,7 +50,7 @@ class Host:
     async def _visit(self) -> None:
         while True:
             await self.fleet.visit(self.own)
-            self.was_holding = self.was_holding or self.fleet.holds(PLACE)
+            self.was_holding = self.was_holding or self.fleet.seats.holds(PLACE)
             await asyncio.sleep(self.fleet.due_in_seconds)
 
     async def _measure(self) -> None:
@@ -84,7 +84,7 @@ def a_day(host_count: int, *, dies_after_seconds: float = DAY_SECONDS, is_ill: b
         tasks = [asyncio.create_task(begin(number, host)) for number, host in enumerate(hosts)]
         await asyncio.sleep(dies_after_seconds)
         for host, task in zip(hosts, tasks, strict=True):
-            if host.fleet.holds(PLACE) and dies_after_seconds < DAY_SECONDS:
+            if host.fleet.seats.holds(PLACE) and dies_after_seconds < DAY_SECONDS:
                 host.is_ill = is_ill
                 if not is_ill:
                     task.cancel()

@@ -197,50 +197,40 @@ class Law:
 
     def __init__(self, evidence: Evidence) -> None:
         kind = evidence.column("kind")
-        self._is_idle, self._is_object, self._is_throttled = (kind == k for k in (_IDLE, _OBJECT, _THROTTLED))
-        self._is_cpu, self._is_ceiling = kind == _CPU, kind == _CEILING
-        self._is_first_byte = kind == _FIRST_BYTE
-        self._n, self._s = evidence.column("n"), evidence.column("s")
-        self._is_burst = evidence.column("is_burst")
-        is_steady = (kind != _WHOLE) & (kind != _IDLE)
         columns = [evidence.column(name) for name in _SPLIT_COLUMNS]
-        parts = columns[2] * columns[0] + columns[3]
-        self._parts = np.maximum(parts, 1.0)
-        table = np.stack([*columns, is_steady], axis=1)
-        unique, self._place = _unique_rows(table, kind)
-        n, s, full, rest, transferred, objects, is_burst, steady = unique.T
-        self._transfers = Transfers(
-            n=n,
-            s=s,
-            full=full,
-            rest=rest,
-            transferred=transferred,
-            objects=objects,
-            is_burst=is_burst,
-            is_steady=steady > 0,
-            size=transferred,
-        )
+        n, s, full, rest, *_, is_burst = columns
+        parts = np.maximum(full * n + rest, 1.0)
+        is_steady = (kind != _WHOLE) & (kind != _IDLE)
+        unique, self._place = _unique_rows(np.stack([*columns, is_steady], axis=1), kind)
+        split = dict(zip(_SPLIT_COLUMNS, unique.T, strict=False))
+        self._transfers = Transfers(**split, is_steady=unique[:, -1] > 0, size=split["transferred"])
+        self._idle = np.flatnonzero(kind == _IDLE)
+        # What is no transfer, each with what it needs of its rows.
+        self._besides = [
+            (rows, of, [each[rows] for each in needed])
+            for told, of, needed in (
+                (_OBJECT, log_object_seconds, (parts,)),
+                (_THROTTLED, log_admitted, (n, s, is_burst)),
+                (_CPU, log_cpu_beside, (n, s, is_burst)),
+                (_CEILING, log_network, (is_burst,)),
+                (_FIRST_BYTE, _log_first_byte, ()),
+            )
+            if len(rows := np.flatnonzero(kind == told))
+        ]
 
     def __call__(self, theta: Array) -> Array:
-        values, idle = (both[:, self._place] for both in self._transfers.whole(theta))
-        if self._is_idle.any():
-            shares = np.log(np.maximum(idle[:, self._is_idle], 0.0) + _IDLE_FLOOR)
-            values[:, self._is_idle] = shares
-        if self._is_object.any():
-            values[:, self._is_object] = log_object_seconds(theta, self._parts[self._is_object])
-        if self._is_throttled.any():
-            values[:, self._is_throttled] = log_admitted(
-                theta, *(each[self._is_throttled] for each in (self._n, self._s, self._is_burst))
-            )
-        if self._is_cpu.any():
-            values[:, self._is_cpu] = log_cpu_beside(
-                theta, *(each[self._is_cpu] for each in (self._n, self._s, self._is_burst))
-            )
-        if self._is_ceiling.any():
-            values[:, self._is_ceiling] = log_network(theta, self._is_burst[self._is_ceiling])
-        if self._is_first_byte.any():
-            values[:, self._is_first_byte] = theta[:, LATENCY][:, None]
+        course = self._transfers.course(theta)
+        values = course.log_throughput[:, self._place]
+        if len(self._idle):
+            idle = self._transfers.idle_fraction(course)[:, self._place[self._idle]]
+            values[:, self._idle] = np.log(np.maximum(idle, 0.0) + _IDLE_FLOOR)
+        for rows, of, needed in self._besides:
+            values[:, rows] = of(theta, *needed)
         return np.asarray(values, dtype=np.float64)
+
+
+def _log_first_byte(theta: Array) -> Array:
+    return theta[:, LATENCY, None]
 
 
 _SPLIT_COLUMNS = ("n", "s", "full", "rest", "transferred", "objects", "is_burst")

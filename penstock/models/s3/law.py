@@ -32,6 +32,7 @@ many of them reach.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,95 +83,106 @@ PARAMETERS = (
 # --- The law, for arrays: parameters (draws, parameters) and settings (settings,) give (draws, settings). ---
 
 
-def _column(theta: Array, index: int) -> Array:
-    return theta[:, index][:, None]
+class _Parameters:
+    """Parameters (draws, parameters), each as a column beside the settings: its logarithm, and itself."""
+
+    def __init__(self, theta: Array) -> None:
+        self.log = theta.T[:, :, None]
+        self.value = np.exp(self.log)
+
+
+class _Requests:
+    """n connections that ask for s bytes each, and the logarithms that every draw of the parameters takes of them."""
+
+    def __init__(self, n: Array, s: Array, is_burst: Array) -> None:
+        self.s, self.is_burst = s, is_burst
+        self.log_s, self.log_bytes = np.log(s), np.log(n * s)
 
 
 def _softmin(p: Array, one: Array, other: Array) -> Array:
-    gap = np.abs(one - other)
-    return np.asarray(np.minimum(one, other) - np.log1p(np.exp(-p * gap)) / p, dtype=np.float64)
-
-
-def _log_rate(theta: Array, n: Array, s: Array, is_burst: Array) -> Array:
-    """Logarithm of T(n, s), bytes per second with n connections busy."""
-    p = np.exp(_column(theta, KNEE_SHARPNESS))
-    connections, host = _log_limits(theta, n, s, is_burst)
-    prefix = _column(theta, PREFIX_RATE) + np.log(s)
-    reached = _softmin(p, connections, host)
-    throttling = _log_throttling(theta, reached - prefix)
-    overload = _log_overload(theta, connections - host)
-    return np.asarray(_softmin(p, reached, prefix) - overload - throttling, dtype=np.float64)
-
-
-def _log_overload(theta: Array, log_demand: Array) -> Array:
-    """What connections cost that are more than the host can feed; `log_demand` is of all they could carry over that."""
-    excess = np.exp(np.minimum(log_demand, 7.0)) - np.exp(_column(theta, OVERLOAD_ONSET))
     return np.asarray(
-        np.log1p(np.exp(_column(theta, OVERLOAD_SLOPE)) * np.maximum(excess, 0.0)), dtype=np.float64
+        np.minimum(one, other) - np.log1p(np.exp(-p * np.abs(one - other))) / p, dtype=np.float64
     )
 
 
-def _log_limits(theta: Array, n: Array, s: Array, is_burst: Array) -> tuple[Array, Array]:
+def _log_rate(at: _Parameters, asked: _Requests) -> Array:
+    """Logarithm of T(n, s), bytes per second with n connections busy."""
+    p = at.value[KNEE_SHARPNESS]
+    connections, host = _log_limits(at, asked)
+    prefix = at.log[PREFIX_RATE] + asked.log_s
+    reached = _softmin(p, connections, host)
+    lost = _log_overload(at, connections - host) + _log_throttling(at, reached - prefix)
+    return np.asarray(_softmin(p, reached, prefix) - lost, dtype=np.float64)
+
+
+def _log_overload(at: _Parameters, log_demand: Array) -> Array:
+    """What connections cost that are more than the host can feed; `log_demand` is of all they could carry over that."""
+    excess = np.exp(np.minimum(log_demand, 7.0)) - at.value[OVERLOAD_ONSET]
+    return np.asarray(np.log1p(at.value[OVERLOAD_SLOPE] * np.maximum(excess, 0.0)), dtype=np.float64)
+
+
+def _log_limits(at: _Parameters, asked: _Requests) -> tuple[Array, Array]:
     """Logarithms of what the connections and what the host could carry, bytes per second."""
-    return _log_connections(theta, n, s), _softmin(
-        np.exp(_column(theta, KNEE_SHARPNESS)), log_network(theta, is_burst), _log_cpu(theta, s)
-    )
+    host = _softmin(at.value[KNEE_SHARPNESS], _log_network(at, asked.is_burst), _log_cpu(at, asked))
+    return _log_connections(at, asked), host
 
 
-def _log_connections(theta: Array, n: Array, s: Array) -> Array:
+def _log_connections(at: _Parameters, asked: _Requests) -> Array:
     """Logarithm of what n connections could carry in requests of s bytes, bytes per second."""
-    request_seconds = np.exp(_column(theta, LATENCY)) + s * np.exp(-_column(theta, CONNECTION_RATE))
-    return np.asarray(np.log(n * s) - np.log(request_seconds), dtype=np.float64)
+    request_seconds = at.value[LATENCY] + asked.s / at.value[CONNECTION_RATE]
+    return np.asarray(asked.log_bytes - np.log(request_seconds), dtype=np.float64)
 
 
 _LOG_EXCESS_MAX = 0.9  # 2.46 times what is admitted
 
 
-def _log_throttling(theta: Array, log_excess: Array) -> Array:
+def _log_throttling(at: _Parameters, log_excess: Array) -> Array:
     """What refusals cost of the rate that is admitted, where so much more is demanded.
 
     It is bounded: connections that wait before they ask again do not ask.
     """
-    refused = np.exp(np.minimum(log_excess, _LOG_EXCESS_MAX)) - 1.0
-    return np.asarray(
-        np.log1p(np.exp(_column(theta, THROTTLING_SLOPE)) * np.maximum(refused, 0.0)), dtype=np.float64
-    )
+    refused = np.expm1(np.minimum(np.maximum(log_excess, 0.0), _LOG_EXCESS_MAX))
+    return np.asarray(np.log1p(at.value[THROTTLING_SLOPE] * refused), dtype=np.float64)
 
 
 def log_admitted(theta: Array, n: Array, s: Array, is_burst: Array) -> Array:
     """Logarithm of the requests per second that are admitted while others are refused."""
-    demanded = np.minimum(*_log_limits(theta, n, s, is_burst)) - np.log(s)
-    return np.asarray(
-        _column(theta, PREFIX_RATE) - _log_throttling(theta, demanded - _column(theta, PREFIX_RATE)),
-        dtype=np.float64,
-    )
+    at, asked = _Parameters(theta), _Requests(n, s, is_burst)
+    demanded = np.minimum(*_log_limits(at, asked)) - asked.log_s
+    admitted = at.log[PREFIX_RATE]
+    return np.asarray(admitted - _log_throttling(at, demanded - admitted), dtype=np.float64)
 
 
 def log_object_seconds(theta: Array, parts: Array) -> Array:
     """Logarithm of the seconds that it takes to create and to complete objects of so many parts."""
-    seconds = np.exp(_column(theta, OBJECT_SECONDS)) + parts * np.exp(_column(theta, OBJECT_SECONDS_PER_PART))
-    return np.asarray(np.log(seconds), dtype=np.float64)
+    value = _Parameters(theta).value
+    return np.asarray(
+        np.log(value[OBJECT_SECONDS] + parts * value[OBJECT_SECONDS_PER_PART]), dtype=np.float64
+    )
 
 
 def log_network(theta: Array, is_burst: Array) -> Array:
     """Logarithm of what the host may send, bytes per second."""
-    return np.asarray(
-        _column(theta, HOST_RATE) + is_burst * np.maximum(_column(theta, BURST_FACTOR), 0.0), dtype=np.float64
-    )
+    return _log_network(_Parameters(theta), is_burst)
 
 
-def _log_cpu(theta: Array, s: Array) -> Array:
+def _log_network(at: _Parameters, is_burst: Array) -> Array:
+    return np.asarray(at.log[HOST_RATE] + is_burst * np.maximum(at.log[BURST_FACTOR], 0.0), dtype=np.float64)
+
+
+def _log_cpu(at: _Parameters, asked: _Requests) -> Array:
     """Logarithm of what the client's processor can send in requests of s bytes, bytes per second."""
-    seconds = np.exp(_column(theta, CPU_PER_REQUEST)) + s * np.exp(_column(theta, CPU_PER_BYTE))
-    return np.asarray(np.log(s) - np.log(seconds), dtype=np.float64)
+    seconds = at.value[CPU_PER_REQUEST] + asked.s * at.value[CPU_PER_BYTE]
+    return np.asarray(asked.log_s - np.log(seconds), dtype=np.float64)
 
 
 def log_cpu_beside(theta: Array, n: Array, s: Array, is_burst: Array) -> Array:
     """The same beside n connections: where it is the host's limit, they cost the processor their switching as well."""
-    connections, host = _log_limits(theta, n, s, is_burst)
-    cpu, network = _log_cpu(theta, s), log_network(theta, is_burst)
+    at, asked = _Parameters(theta), _Requests(n, s, is_burst)
+    connections, host = _log_limits(at, asked)
+    cpu, network = _log_cpu(at, asked), _log_network(at, is_burst)
     is_limit = 1.0 / (1.0 + np.exp(-_LIMIT_SHARPNESS * np.clip(network - cpu, -2.0, 2.0)))
-    return np.asarray(cpu - is_limit * _log_overload(theta, connections - host), dtype=np.float64)
+    return np.asarray(cpu - is_limit * _log_overload(at, connections - host), dtype=np.float64)
 
 
 _LIMIT_SHARPNESS = 4.0
@@ -186,7 +198,18 @@ _LIMITS: dict[str, dict[int, float]] = {
 _LIMIT_STEP = 0.2  # of the logarithm: a knee is felt from a little before it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
+class Course:
+    """How transfers go, (draws, settings). Seconds are of those that are not steady."""
+
+    log_throughput: Array  # bytes per second
+    wave_seconds: Array  # of each of the full ones
+    last_seconds: Array  # of the one that is not full
+    cold_seconds: Array  # by which the first wave is later than the others
+    seconds: Array
+
+
+@dataclass(frozen=True, kw_only=True)  # without slots: what is prepared is kept
 class Transfers:
     """Arrays that say how bytes are split: `full` waves of n requests of s bytes, then `rest` requests.
 
@@ -205,15 +228,16 @@ class Transfers:
 
     def log_throughput(self, theta: Array) -> Array:
         """Logarithm of bytes per second, (draws, settings)."""
-        return self.whole(theta)[0]
+        return self.course(theta).log_throughput
 
     def log_limits(self, theta: Array) -> dict[str, Array]:
         """Logarithms of what each part of the path could carry alone, bytes per second, (draws, settings)."""
+        at, asked = _Parameters(theta), _Requests(self.n, self.s, self.is_burst)
         return {
-            "connections": _log_connections(theta, self.n, self.s),
-            "host-ceiling": log_network(theta, self.is_burst),
-            "client-cpu": _log_cpu(theta, self.s),
-            "request-rate": _column(theta, PREFIX_RATE) + np.log(self.s),
+            "connections": _log_connections(at, asked),
+            "host-ceiling": _log_network(at, self.is_burst),
+            "client-cpu": _log_cpu(at, asked),
+            "request-rate": at.log[PREFIX_RATE] + asked.log_s,
         }
 
     def what_matters(self, theta: Array) -> dict[str, Array]:
@@ -232,42 +256,47 @@ class Transfers:
         demanded = np.minimum(limits["connections"], np.minimum(limits["host-ceiling"], limits["client-cpu"]))
         return np.asarray(-np.expm1(np.minimum(limits["request-rate"] - demanded, 0.0)), dtype=np.float64)
 
-    def whole(self, theta: Array) -> tuple[Array, Array]:
-        """Logarithm of bytes per second, and the share of the connections' time that no request used."""
-        left = np.flatnonzero((self.rest > 0) & ~self.is_steady)
-        steady, ending = self._log_rates(theta, left)
+    def course(self, theta: Array) -> Course:
+        """How they go under draws of the parameters."""
+        at, count = _Parameters(theta), len(self.n)
+        rates = _log_rate(at, self._asked)
+        steady, ending = rates[:, :count], rates[:, count:]
         if self.is_steady.all():
-            return steady, np.zeros_like(steady)
+            return Course(steady, *[np.zeros_like(steady)] * 4)
         wave = self.n * self.s * np.exp(-steady)
         last = np.zeros_like(wave)
-        last[:, left] = self.rest[left] * self.s[left] * np.exp(-ending)
+        last[:, self._left] = (self.rest * self.s)[self._left] * np.exp(-ending)
         lockstep = self.full * wave + last
         parts = self.full * self.n + self.rest
-        mixing = 1.0 / (1.0 + np.exp(-_column(theta, WAVE_MIXING)))
-        flow = parts / self.n * wave
-        moving = np.where(parts > self.n, (1.0 - mixing) * lockstep + mixing * flow, lockstep)
+        mixing = (parts > self.n) / (1.0 + 1.0 / at.value[WAVE_MIXING])
+        moving = lockstep + mixing * (parts / self.n * wave - lockstep)
+        object_parts = parts * self.size / self.transferred
         late = (
-            np.exp(_column(theta, TAIL_SHARE)) * wave
-            + np.exp(_column(theta, OBJECT_SECONDS))
-            + parts * self.size / self.transferred * np.exp(_column(theta, OBJECT_SECONDS_PER_PART))
+            at.value[TAIL_SHARE] * wave
+            + at.value[OBJECT_SECONDS]
+            + object_parts * at.value[OBJECT_SECONDS_PER_PART]
         )
-        cold = self._cold_start(theta, wave)
+        first = at.value[LATENCY] * (1.0 + at.value[COLD_LATENCIES]) + self.s / at.value[CONNECTION_RATE]
+        cold = np.maximum(first - wave, 0.0)
         seconds = moving + cold + self.objects * late
-        busy = self.full * self.n * wave + self.rest * last + self.n * cold
-        idle = 1.0 - busy / (self.n * seconds)
-        whole = np.log(np.maximum(self.transferred, 1.0)) - np.log(seconds)
-        return np.where(self.is_steady, steady, whole), idle
+        logs = np.log(np.maximum(self.transferred, 1.0)) - np.log(seconds)
+        logs[:, self.is_steady] = steady[:, self.is_steady]
+        return Course(logs, wave, last, cold, seconds)
 
-    def _cold_start(self, theta: Array, wave: Array) -> Array:
-        """Seconds by which the first wave is later than the others."""
-        latency = np.exp(_column(theta, LATENCY)) * (1.0 + np.exp(_column(theta, COLD_LATENCIES)))
-        return np.asarray(
-            np.maximum(latency + self.s * np.exp(-_column(theta, CONNECTION_RATE)) - wave, 0.0),
-            dtype=np.float64,
+    def idle_fraction(self, course: Course) -> Array:
+        """The share of the connections' time that no request used."""
+        busy = (
+            self.full * course.wave_seconds + self.rest / self.n * course.last_seconds + course.cold_seconds
         )
+        return np.asarray(1.0 - busy / course.seconds, dtype=np.float64)
 
-    def _log_rates(self, theta: Array, left: NDArray[np.int64]) -> tuple[Array, Array]:
-        """Logarithms of T for full waves, and for what some of the transfers have left after them."""
-        n, s = np.append(self.n, self.rest[left]), np.append(self.s, self.s[left])
-        both = _log_rate(theta, n, s, np.append(self.is_burst, self.is_burst[left]))
-        return both[:, : len(self.n)], both[:, len(self.n) :]
+    @cached_property
+    def _left(self) -> NDArray[np.intp]:
+        """Those of which something is left after their full waves."""
+        return np.flatnonzero((self.rest > 0) & ~self.is_steady)
+
+    @cached_property
+    def _asked(self) -> _Requests:
+        """What is asked at a time in full waves, and in what is left of some after them."""
+        waves, left = (self.n, self.s, self.is_burst), (self.rest, self.s, self.is_burst)
+        return _Requests(*(np.append(each, rest[self._left]) for each, rest in zip(waves, left, strict=True)))

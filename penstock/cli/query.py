@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
@@ -228,13 +229,11 @@ def _learned_words(parameters: Mapping[str, Mapping[str, float]], words: Words) 
 
 
 def _why(explanation: str, line_count_max: int) -> list[str]:
-    """The explanation; of one that is too long the middle is left out, for its last sentence is what is gained."""
-    before, _, last = explanation.removesuffix(".").rpartition(". ")
-    lines = _lines(explanation, line_count_max)
-    if not before or not lines[-1].endswith(" ..."):
-        return lines
-    gained = _lines(f"{last}.", line_count_max // 2)
-    return [*_lines(f"{before}. {last}", line_count_max - len(gained)), *gained]
+    """The explanation; of one that is too long the sentences before the last are left out, which is what is gained."""
+    sentences = re.split(r"(?<=[.]) (?=[A-Z0-9])", explanation)
+    while len(sentences) > 2 and len(textwrap.wrap(" ".join(sentences), NARROW)) > line_count_max:
+        del sentences[-2]
+    return _lines(" ".join(sentences), line_count_max)
 
 
 def _anchor(advice: Mapping[str, Any]) -> str:

@@ -353,7 +353,7 @@ def _telling_of_neighbours(answer: Recommendation[Any], asked: Demand) -> Recomm
     """The answer to what was asked, which says so where others under lease decided the regime."""
     if answer.demand == asked:
         return answer
-    why = "For what the host sustains: others under lease need its burst credits as well."
+    why = "This is what the host sustains: others under lease need its burst credits as well."
     return dataclasses.replace(answer, demand=asked, explanation=f"{answer.explanation} {why}")
 
 

@@ -52,11 +52,11 @@ def of_regime(limits: Ceiling, moved_bytes: int | None, left_bytes: float, *, is
     """Which ceiling of a burstable host the advice is for, where nobody said which, and why."""
     left = f"of {format_bytes(left_bytes)} of the host's burst credits that were left"
     if moved_bytes is None:
-        return f"For what the host sustains: work without an end outlasts all {left}."
+        return f"This is what the host sustains: work without an end outlasts all {left}."
     spent = format_bytes(limits.burst_credits_spent(moved_bytes))
     if is_burst:
-        return f"For while the host bursts: the transfer takes {spent} {left}."
-    return f"For what the host sustains: the transfer would take {spent} {left}."
+        return f"This is while the host bursts: the transfer takes {spent} {left}."
+    return f"This is what the host sustains: the transfer would take {spent} {left}."
 
 
 def of_patience(borne_bytes: float, lasting_rate: float) -> str:

@@ -168,7 +168,7 @@ def test_what_nobody_saw_is_not_said_to_be_known() -> None:
 
 
 def test_an_explanation_that_is_cut_still_says_what_is_gained() -> None:
-    """Its last sentence is what somebody reads first; what is between is left out."""
+    """Its last sentence is what somebody reads first; whole sentences between are left out."""
     row = OPERATIONS["s3_upload"]
     gain = "2.31 times as fast as boto3's default (90 %: 2.1 to 2.5), with 29 connections instead of 10."
     advice = {"operation": row.name, "region": "r", "instance_type": "i", "payload_size_bytes": 1024}
@@ -178,6 +178,7 @@ def test_an_explanation_that_is_cut_still_says_what_is_gained() -> None:
         lines = reasons({"recommendation": advice, "fit": None}, row.words)
         assert gain in " ".join(lines)
         assert "Expects 37.5 MB/s" in lines[2]
+        assert "..." not in " ".join(lines)
         assert len(lines) <= 10
 
 

@@ -211,11 +211,15 @@ def table_prior(place: Place) -> Gaussian:
     return Gaussian(mean=mean, covariance=covariance)
 
 
+# Of its logarithm: a gateway carries a quarter of what a host does, the line of an edge site a hundredth.
+_SLOWER_PATH_SPREAD = 2.0
+
+
 def behind_a_slower_path(table: Gaussian) -> Gaussian:
     """The same where a ceiling on the way is lower than the host's own, typically a quarter of it, credits or not."""
     mean, covariance = table.mean.copy(), table.covariance.copy()
     mean[HOST_RATE] -= 1.5
-    covariance[HOST_RATE, HOST_RATE] = 1.0
+    covariance[HOST_RATE, HOST_RATE] = _SLOWER_PATH_SPREAD**2
     factor, spread = _ANYWHERE["burst_factor"]
     mean[BURST_FACTOR], covariance[BURST_FACTOR, BURST_FACTOR] = np.log(factor), spread**2
     return Gaussian(mean=mean, covariance=covariance)

@@ -11,8 +11,9 @@ import pytest
 from penstock.models.model import Fit
 from penstock.models.s3.upload import S3UploadModel, S3UploadSetting
 from penstock.optimizer.comparison import gain
+from penstock.units import GiB, MiB
 from penstock.vocabulary import Demand, Observation
-from tests.unit.models.s3.upload_world import UploadWorld, a_place, a_setting
+from tests.unit.models.s3.upload_world import UploadWorld, a_context, a_place, a_setting
 
 MODEL = S3UploadModel()
 SLOW = UploadWorld(host_bytes_per_second=300e6)
@@ -196,6 +197,24 @@ def test_a_path_may_be_far_slower_than_the_host() -> None:
     fit = fitted(world, noted(world, threads, working(world, threads, full_at=1e9)))
     assert bottleneck(world, fit) == "host-ceiling"
     assert fit.parameters["host_bytes_per_second"].expected < 600e6
+
+
+@pytest.mark.parametrize("host_bytes_per_second", [6e6, 12e6, 40e6])
+def test_a_path_may_be_a_hundredth_of_the_host(host_bytes_per_second: float) -> None:
+    """As an edge site's line: a plateau that seven transfers show is one, and is not promised three times over."""
+    world = UploadWorld(
+        place=a_place(instance_type="c6in.2xlarge"),
+        host_bytes_per_second=host_bytes_per_second,
+        connection_bytes_per_second=host_bytes_per_second / 8,
+        request_seconds=0.13,
+        noise=0.01,
+        size=64 * MiB,
+    )
+    probed = [a_setting(*each) for each in ((4, 8), (13, 5), (12, 5), (9, 7.1), (8, 8), (12, 5.4), (10, 6.4))]
+    fit = fitted(world, [world.observe(setting, index) for index, setting in enumerate(probed)])
+    assert fit.parameters["host_bytes_per_second"].expected < 2 * host_bytes_per_second
+    larger = MODEL.predict(fit, a_context(size=GiB, place=world.place), a_setting(26, 40), Demand())
+    assert larger["throughput_bytes_per_second"].high < 2.5 * host_bytes_per_second
 
 
 def test_packets_held_back_where_others_were_much_faster_are_no_ceiling() -> None:

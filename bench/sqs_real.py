@@ -33,7 +33,7 @@ from penstock.lab.worlds import NEAR
 from penstock.models.sqs.plan import plan
 from penstock.probes.aws import Access, AwsMessageQueues, Credentials, open_message_queues
 from penstock.probes.outside import MessageQueues, Messages, ReceivedMessage, RequestError
-from penstock.probes.sqs.application import MeasurementApplication
+from penstock.probes.sqs.application import Means, MeasurementApplication
 from penstock.probes.sqs.conduct import BLAST, RATE_CONTROLLED, Conduct
 from penstock.probes.sqs.queue_application import advised_conduct
 from penstock.probes.sqs.round_trips import RoundTrips
@@ -269,8 +269,8 @@ async def compete(queues: MessageQueues, clock: Clock, contender: Contender, cou
             queue,
             clock,
             conduct,
-            bodies=bodies,
-            visibility_timeout_seconds=timeout_seconds,
+            tally=Tally(visibility_timeout_seconds=timeout_seconds),
+            means=Means(bodies=bodies),
         )
         surroundings.begin()
         await application.drive(course.seconds, _steering(contender, application, surroundings))

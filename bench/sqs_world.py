@@ -81,7 +81,7 @@ def play(world: World, conduct: Conduct, duration_seconds: float, *, seed: int) 
             BoundQueue(host, url),
             clock,
             conduct,
-            visibility_timeout_seconds=world.queue.visibility_timeout_seconds,
+            tally=Tally(visibility_timeout_seconds=world.queue.visibility_timeout_seconds),
         )
 
         def collect(sample: Sample) -> None:

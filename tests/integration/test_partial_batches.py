@@ -13,7 +13,7 @@ from penstock.lab.http_sqs import sqs_application
 from penstock.lab.server import serving
 from penstock.lab.sqs import ActionTruth, QueueTruth, SqsService
 from penstock.probes.aws import Access, Credentials, open_message_queues
-from penstock.probes.sqs.application import MeasurementApplication
+from penstock.probes.sqs.application import MeasurementApplication, Stint
 from penstock.probes.sqs.conduct import Conduct
 from penstock.probes.sqs.run import BoundQueue
 
@@ -69,8 +69,7 @@ async def test_what_a_batch_did_not_take_goes_again_singly() -> None:
                 BoundQueue(queues, url),
                 clock,
                 Conduct(send_batch=10, delete_batch=10, long_polls=True),
-                visibility_timeout_seconds=30.0,
-                message_count_max=MESSAGE_COUNT,
+                stint=Stint(message_count_max=MESSAGE_COUNT),
             )
             await application.drive(120.0, lambda _: None)
     total = application.tally.total

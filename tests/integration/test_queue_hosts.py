@@ -17,7 +17,7 @@ from penstock.lab.server import serving
 from penstock.lab.sqs import ActionTruth, QueueTruth, SqsService
 from penstock.probes.aws import Access, Credentials, open_message_queues
 from penstock.probes.outside import ANSWERED_BY, Messages, Missing, Unreachable
-from penstock.probes.sqs.application import MeasurementApplication
+from penstock.probes.sqs.application import MeasurementApplication, Stint
 from penstock.probes.sqs.conduct import Conduct
 from penstock.probes.sqs.run import BoundQueue
 
@@ -50,8 +50,7 @@ async def test_two_hosts_carry_what_one_application_asks_for() -> None:
                 BoundQueue(hosts, url),
                 clock,
                 Conduct(sender_count=4, receiver_count=2, deleter_count=4, long_polls=True),
-                visibility_timeout_seconds=30.0,
-                message_count_max=MESSAGE_COUNT,
+                stint=Stint(message_count_max=MESSAGE_COUNT),
             )
             hearing = ANSWERED_BY.set(addresses)
             await application.drive(120.0, lambda _: None)

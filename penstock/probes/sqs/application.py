@@ -1,27 +1,26 @@
 """Knows how an application drives a queue, and what it sees: that of the published collapse, and that of the probe.
 
-A sender, a receiver and a deleter (or more of each) share two things: the message map of what was sent and not
-received, which also tells duplicates, and the delete queue, first in first out, of what was received and not deleted.
-Unbounded that is the "blast" mode, which collapses as soon as the deleter is a little slower than the sender. The
-rules of the rate-controlled mode are four: send only while fewer than ten messages are in the server; receive only
-when there are some; delete whatever there is; send only while the oldest message in the delete queue is younger than
-half of the visibility timeout. How it is driven is a `Conduct`, the same for real queues and for simulated ones.
+A sender, a receiver and a deleter (or more of each) share what was sent and not received, which also tells duplicates,
+and what was received and not deleted (`message_map.py`). Unbounded that is the "blast" mode, which collapses as soon as
+the deleter is a little slower than the sender. The rules of the rate-controlled mode are four: send only while fewer
+than ten messages are in the server; receive only when there are some; delete whatever there is; send only while the
+oldest message in the delete queue is younger than half of the visibility timeout. How it is driven is a `Conduct`, the
+same for real queues and for simulated ones.
 
-Times are measured here; a message's body only identifies it. A delete counts when its handle is the newest that was
-received for the message, and once for each message.
+Times are measured here; a message's body only identifies it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from penstock.clock import Clock, Stopwatch
-from penstock.probes.outside import Failed, ReceivedMessage, Refused, RequestError, Unreachable
+from penstock.probes.outside import Failed, Refused, RequestError, Unreachable
 from penstock.probes.sqs.conduct import Conduct
+from penstock.probes.sqs.message_map import MessageMap, Receipt
 from penstock.probes.sqs.run import (
     WAIT_SECONDS,
     Bodies,
@@ -45,22 +44,32 @@ class DrivenEnoughError(Exception):
     """Raised by whoever hears of the seconds, or within: the run ends here, and what was counted stands."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Receipt:
-    """A copy in the delete queue."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stint:
+    """How much is sent. When all of it is deleted, or nothing is left in the purse, the run ends."""
 
-    sequence: int  # -1 for a message of somebody else
-    handle: str
-    received_seconds: float
+    message_count_max: float = math.inf
+    seconds_max: float = math.inf
+    # Whether what it takes to receive and delete what was sent is kept in the purse; else the run ends where it is.
+    drains: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """What a run has beside its queue: what it may spend and bear, what it says, and what slows its deletes."""
+
+    purse: Purse = field(default_factory=Purse)
+    patience: Patience = field(
+        default_factory=lambda: Patience(
+            in_a_row_max=TROUBLE_COUNT_MAX, pause_seconds_max=TROUBLE_PAUSE_SECONDS
+        )
+    )
+    bodies: Bodies = field(default_factory=Bodies)
+    brake: DeleteBrake | None = None
 
 
 class MeasurementApplication:
-    """One run against one queue, which should be its own.
-
-    It sends no longer than `sending_seconds_max`, and no more than `message_count_max`; when all that is deleted, or
-    nothing is left in the purse, the run ends. One that `drains` keeps in the purse what it takes to receive and delete
-    what was sent; another one ends where it is.
-    """
+    """One run against one queue, which should be its own."""
 
     def __init__(
         self,
@@ -68,39 +77,18 @@ class MeasurementApplication:
         clock: Clock,
         conduct: Conduct,
         *,
-        purse: Purse | None = None,
-        patience: Patience | None = None,
-        bodies: Bodies | None = None,
-        brake: DeleteBrake | None = None,
-        visibility_timeout_seconds: float = math.inf,
-        message_count_max: float = math.inf,
-        sending_seconds_max: float = math.inf,
-        drains: bool = False,
         tally: Tally | None = None,
+        stint: Stint | None = None,
+        means: Means | None = None,
     ) -> None:
         self.tally = tally or Tally()
         self.conduct = conduct
         self._queue, self._clock = queue, clock
-        self._purse, self._bodies, self._brake = purse or Purse(), bodies or Bodies(), brake
-        self._patience = patience or Patience(
-            in_a_row_max=TROUBLE_COUNT_MAX, pause_seconds_max=TROUBLE_PAUSE_SECONDS
-        )
-        self._visibility_timeout_seconds = visibility_timeout_seconds
-        self._message_count_max = self._messages_left = message_count_max
-        self._sending_seconds_max = sending_seconds_max
-        self._drains = drains
+        self._stint, self._means = stint or Stint(), means or Means()
+        self._messages_left = self._stint.message_count_max
+        self._map = MessageMap(self.tally)
         self._is_spent = False
         self._stopwatch = Stopwatch(clock)  # since it was last driven
-        self._tried_count = 0  # messages; the sequence of the next one
-        self._unreceived: dict[int, float] = {}  # the message map: when each was sent
-        # The same for sends that failed: they may be there all the same.
-        self._uncertain: dict[int, float] = {}
-        self._waiting_since_seconds: dict[int, float] = {}  # accepted and not received, where that is told
-        self._undeleted: deque[_Receipt] = deque()  # the delete queue
-        self._deleting: list[_Receipt] = []  # the oldest of each delete request
-        self._deleting_count = 0
-        self._newest_handles: dict[int, str] = {}
-        self._is_deleted = bytearray()  # by sequence
         self._sending_count = 0  # requests under way
         self._requested_count = 0  # asked for by receives under way
         self._send_allowed_seconds = 0.0
@@ -131,7 +119,7 @@ class MeasurementApplication:
             self._note_age()
             self.tally.duration_seconds = self._stopwatch.elapsed_seconds()
         if hopeless is not None:
-            raise HopelessError(str(self._patience.trouble)) from hopeless
+            raise HopelessError(str(self._means.patience.trouble)) from hopeless
 
     def adopt(self, conduct: Conduct) -> None:
         """Go on like this: threads that are missing start at once, surplus senders rest; none is ended."""
@@ -162,13 +150,13 @@ class MeasurementApplication:
                 is_warm = True
 
     def _is_late(self) -> bool:
-        return self._is_spent or self._stopwatch.elapsed_seconds() >= self._sending_seconds_max
+        return self._is_spent or self._stopwatch.elapsed_seconds() >= self._stint.seconds_max
 
     def _may_send(self) -> bool:
         conduct = self.conduct
         if self._sending_count >= conduct.sender_count or self._messages_left < 1:
             return False
-        sent = len(self._unreceived)  # an empty window takes a batch of any size
+        sent = len(self._map.unreceived)  # an empty window takes a batch of any size
         if conduct.send_window and sent and sent + conduct.send_batch > conduct.send_window:
             return False
         oldest = conduct.oldest_undeleted_seconds_max
@@ -195,7 +183,7 @@ class MeasurementApplication:
         conduct = self.conduct
         if conduct.offered_per_second <= 0:
             return 0.0
-        due_seconds = (self._tried_count + conduct.send_batch) / conduct.offered_per_second
+        due_seconds = (self._map.tried_count + conduct.send_batch) / conduct.offered_per_second
         return due_seconds - self._stopwatch.elapsed_seconds()
 
     async def _send_batch(self, *, is_warm: bool) -> None:
@@ -209,39 +197,34 @@ class MeasurementApplication:
         """How many of so many messages were accepted."""
         if not self._can_pay_for_send(size):
             return 0
-        sequences = range(self._tried_count, self._tried_count + size)
-        self._tried_count += size
         self._messages_left -= size
         asked_seconds, accepted_count = self._stopwatch.elapsed_seconds(), 0
-        self._unreceived.update(dict.fromkeys(sequences, asked_seconds))
+        sequences = self._map.begin_send(size, asked_seconds)
         self._sending_count += 1
         try:
-            accepted_count = await self._queue.send([self._bodies.body(sequence) for sequence in sequences])
+            accepted_count = await self._queue.send(list(map(self._means.bodies.body, sequences)))
             self._note_answer(self.tally.sends, accepted_count, asked_seconds if is_warm else None)
-            self._patience.failed_count += int(accepted_count < size)
+            self._means.patience.failed_count += int(accepted_count < size)
         except RequestError as trouble:
             self.tally.uncertain_count += size if isinstance(trouble, Unreachable) else 0
             await self._bear(trouble)
         finally:
             self._sending_count -= 1
             self._messages_left += size - accepted_count
-            there = [sequence for sequence in sequences if sequence in self._unreceived]
-            if accepted_count < size:  # which of them were accepted is not told
-                self._uncertain |= {sequence: self._unreceived.pop(sequence) for sequence in there}
-        if self._drains and accepted_count:
-            self._waiting_since_seconds |= dict.fromkeys(there, self._stopwatch.elapsed_seconds())
+            waits_from = self._stopwatch.elapsed_seconds() if self._stint.drains and accepted_count else None
+            self._map.end_send(sequences, is_accepted=accepted_count == size, waits_from=waits_from)
         self.tally.total.sent_count += accepted_count
         self._note_change()
         return accepted_count
 
     def _can_pay_for_send(self, message_count: int) -> bool:
         """Raises DrivenEnoughError where there is nothing to keep for what was sent."""
-        reserve = self._drain_reserve(message_count) if self._drains else 0
-        sent_bytes = message_count * self._bodies.size_bytes
-        if self._purse.claim(sent_bytes=sent_bytes, reserve_request_count=reserve):
+        reserve = self._drain_reserve(message_count) if self._stint.drains else 0
+        sent_bytes = message_count * self._means.bodies.size_bytes
+        if self._means.purse.claim(sent_bytes=sent_bytes, reserve_request_count=reserve):
             self.tally.total.request_count += 1
             return True
-        if not self._drains:
+        if not self._stint.drains:
             raise DrivenEnoughError
         self._is_spent = True
         self._note_change()
@@ -252,8 +235,8 @@ class MeasurementApplication:
         total, receives = self.tally.total, self.tally.receives.request_count
         copy_count = total.received_count + total.duplicate_count
         received_per_request = max(1.0, copy_count / receives) if receives else float(batch)
-        unreceived_count = self._tried_count - total.received_count + batch
-        undeleted_count = unreceived_count + len(self._undeleted) + self._deleting_count
+        unreceived_count = self._map.tried_count - total.received_count + batch
+        undeleted_count = unreceived_count + self._map.undeleted_count
         needed = unreceived_count / received_per_request + undeleted_count / min(batch, received_per_request)
         return math.ceil(needed) + 2 * self.conduct.receiver_count
 
@@ -266,7 +249,7 @@ class MeasurementApplication:
             wanted = self._wanted_count()
             self._requested_count += wanted
             try:
-                self._pay(received_bytes=wanted * self._bodies.size_bytes)
+                self._pay(received_bytes=wanted * self._means.bodies.size_bytes)
                 await self._receive(wanted, is_warm=is_warm)
             except RequestError as trouble:
                 await self._bear(trouble)
@@ -278,52 +261,37 @@ class MeasurementApplication:
     def _wanted_count(self) -> int:
         """How many messages the next receive may bring; 0 when there should be none."""
         conduct, sent_count = self.conduct, self.tally.total.sent_count
-        if conduct.polls_only_when_sent and not self._unreceived:
+        if conduct.polls_only_when_sent and not self._map.unreceived:
             return 0
-        if self._drains and not sent_count and not self._is_late():
+        if self._stint.drains and not sent_count and not self._is_late():
             return 0  # so that the first receives find something
-        if conduct.fills_first and sent_count < self._message_count_max:
+        if conduct.fills_first and sent_count < self._stint.message_count_max:
             return 0
         pause = conduct.receive_pause_seconds
-        if pause and self._stopwatch.elapsed_seconds() - self._oldest_received_seconds() > pause:
+        if pause and self._stopwatch.elapsed_seconds() - self._map.oldest_received_at > pause:
             return 0
         if not conduct.receive_window:
             return conduct.receive_batch
-        held = 0 if conduct.receive_window_ends_at_handover else len(self._undeleted) + self._deleting_count
+        held = 0 if conduct.receive_window_ends_at_handover else self._map.undeleted_count
         return max(0, min(conduct.receive_batch, conduct.receive_window - held - self._requested_count))
 
     async def _receive(self, count_max: int, *, is_warm: bool) -> None:
         wait_seconds = LONG_POLL_SECONDS if self.conduct.long_polls else 0
-        wait_seconds = WAIT_SECONDS if self._drains else wait_seconds
+        wait_seconds = WAIT_SECONDS if self._stint.drains else wait_seconds
         asked_seconds = self._stopwatch.elapsed_seconds()
         messages = await self._queue.receive(count_max, wait_seconds)
         if not messages:
             self.tally.empty_receive_count += 1
             self.tally.is_empty_since_sending = self.tally.sent_after_seconds < math.inf
             return
-        sequences = [self._bodies.sequence_of(message.body) for message in messages]
-        waited_from_seconds = min(self._waiting_since_seconds.pop(n, math.inf) for n in sequences)
-        is_timed = is_warm and (waited_from_seconds <= asked_seconds if self._drains else not wait_seconds)
+        sequences = [self._means.bodies.sequence_of(message.body) for message in messages]
+        is_waiting = self._map.waited_from(sequences) <= asked_seconds
+        is_timed = is_warm and (is_waiting if self._stint.drains else not wait_seconds)
         self._note_answer(self.tally.receives, len(messages), asked_seconds if is_timed else None)
+        now = self._stopwatch.elapsed_seconds()
         for sequence, message in zip(sequences, messages, strict=True):
-            self._take(sequence, message)
+            self._map.take(sequence, message, now)
         self._came.set()
-
-    def _take(self, sequence: int, message: ReceivedMessage) -> None:
-        """Count the copy and put it into the delete queue."""
-        now, total = self._stopwatch.elapsed_seconds(), self.tally.total
-        sent_seconds = self._unreceived.pop(sequence, None)
-        if sent_seconds is None:
-            sent_seconds = self._uncertain.pop(sequence, None)
-        if sequence < 0:
-            self.tally.foreign_count += 1
-        elif sent_seconds is None:
-            total.duplicate_count += 1
-        else:
-            self.tally.note_arrival(sequence, now - sent_seconds)
-        if sequence >= 0:
-            self._newest_handles[sequence] = message.receipt_handle
-        self._undeleted.append(_Receipt(sequence, message.receipt_handle, now))
 
     # Deleters
 
@@ -331,26 +299,22 @@ class MeasurementApplication:
         """One deleter: as full a batch as there is, at once."""
         is_warm = False
         while True:
-            while not self._undeleted:
+            while not self._map.undeleted:
                 self._came.clear()
                 await self._came.wait()
             self._pay()
-            size = min(self.conduct.delete_batch, len(self._undeleted))
-            receipts = [self._undeleted.popleft() for _ in range(size)]
-            self._deleting_count += size
-            self._deleting.append(receipts[0])
+            receipts = self._map.begin_delete(self.conduct.delete_batch)
             try:
                 await self._delete_batch(receipts, is_warm=is_warm)
             finally:
-                self._deleting_count -= size
-                self._deleting.remove(receipts[0])
+                self._map.end_delete(receipts)
             is_warm = True
             self._note_change()
 
-    async def _delete_batch(self, receipts: Sequence[_Receipt], *, is_warm: bool) -> None:
+    async def _delete_batch(self, receipts: Sequence[Receipt], *, is_warm: bool) -> None:
         """Delete them; one by one where the batch did not take all of them."""
-        if self._brake is not None:
-            await self._brake.hold()
+        if self._means.brake is not None:
+            await self._means.brake.hold()
         asked_seconds = self._stopwatch.elapsed_seconds()
         try:
             accepted_count = await self._queue.delete([receipt.handle for receipt in receipts])
@@ -360,7 +324,7 @@ class MeasurementApplication:
                 self.tally.total.deleted_in_vain_count += len(receipts)
                 await self._bear(trouble, pauses=False)
                 return
-            self._undeleted.extendleft(reversed(receipts))
+            self._map.put_back(receipts)
             self._came.set()
             await self._bear(trouble)
             return
@@ -369,33 +333,23 @@ class MeasurementApplication:
         self._note_answer(self.tally.deletes, own_count, asked_seconds if is_warm else None)
         if accepted_count < len(receipts) and len(receipts) > 1:
             # Which of them were is not told, and deleting again what is deleted does nothing.
-            self._patience.failed_count += 1
+            self._means.patience.failed_count += 1
             for receipt in receipts:
                 self._pay()
                 await self._delete_batch([receipt], is_warm=True)
             return
         self._note_age()
-        self._note_deleted(ours)
-
-    def _note_deleted(self, receipts: Sequence[_Receipt]) -> None:
-        total, count = self.tally.total, 0
-        self._is_deleted.extend(bytes(self._tried_count - len(self._is_deleted)))
-        for receipt in receipts:
-            if self._newest_handles.get(receipt.sequence) == receipt.handle:
-                del self._newest_handles[receipt.sequence]
-                count += 1 - self._is_deleted[receipt.sequence]
-                self._is_deleted[receipt.sequence] = 1
-        total.deleted_count += count
-        total.deleted_in_vain_count += len(receipts) - count
-        if self._drains:
+        count = self._map.note_deleted(ours)
+        if self._stint.drains:
             self.tally.deletions.append((self._stopwatch.elapsed_seconds(), count))
 
     # What is common
 
     def _pay(self, *, received_bytes: int = 0) -> None:
         """Count a request that is about to be made. Raises DrivenEnoughError when there may be no more."""
-        held_count = len(self._newest_handles) + len(self._undeleted)
-        if held_count > HELD_COUNT_MAX or not self._purse.claim(received_bytes=received_bytes):
+        if self._map.held_count > HELD_COUNT_MAX or not self._means.purse.claim(
+            received_bytes=received_bytes
+        ):
             raise DrivenEnoughError
         self.tally.total.request_count += 1
 
@@ -409,16 +363,16 @@ class MeasurementApplication:
         self._changed = asyncio.Event()
         tally = self.tally
         is_over = not self._sending_count and (
-            self._is_late() or tally.total.sent_count >= self._message_count_max
+            self._is_late() or tally.total.sent_count >= self._stint.message_count_max
         )
         if is_over and tally.sent_after_seconds == math.inf:
             tally.sent_after_seconds = self._stopwatch.elapsed_seconds()
-        if is_over and tally.is_all_received and not self._undeleted and not self._deleting_count:
+        if is_over and tally.is_all_received and not self._map.undeleted_count:
             raise DrivenEnoughError
 
     def _note_answer(self, timings: Timings, message_count: int, asked_seconds: float | None) -> None:
         """A time of None says nothing: that of the first request of a thread, which opened its connection."""
-        self._patience.recover()
+        self._means.patience.recover()
         timings.note(
             message_count,
             None if asked_seconds is None else self._stopwatch.elapsed_seconds() - asked_seconds,
@@ -426,7 +380,7 @@ class MeasurementApplication:
 
     async def _bear(self, trouble: RequestError, *, pauses: bool = True) -> None:
         self.tally.total.failed_count += 1
-        await self._patience.bear(trouble, pauses=pauses)
+        await self._means.patience.bear(trouble, pauses=pauses)
 
     async def _sample_on(self, tell: Callable[[Sample], None]) -> None:
         before = Counts()
@@ -437,8 +391,8 @@ class MeasurementApplication:
             sample = Sample(
                 at_seconds=self._stopwatch.elapsed_seconds(),
                 counts=now.less(before),
-                unreceived_count=len(self._unreceived),
-                undeleted_count=len(self._undeleted) + self._deleting_count,
+                unreceived_count=len(self._map.unreceived),
+                undeleted_count=self._map.undeleted_count,
                 oldest_undeleted_seconds=self._oldest_undeleted_seconds(),
             )
             before = now
@@ -446,20 +400,8 @@ class MeasurementApplication:
             tell(sample)
 
     def _oldest_undeleted_seconds(self) -> float:
-        return (
-            self._stopwatch.elapsed_seconds() - self._undeleted[0].received_seconds
-            if self._undeleted
-            else 0.0
-        )
-
-    def _oldest_received_seconds(self) -> float:
-        """When the oldest message was received that is not deleted yet, or being deleted: it may still come back."""
-        oldest = [*self._deleting, *([self._undeleted[0]] if self._undeleted else [])]
-        return min((receipt.received_seconds for receipt in oldest), default=math.inf)
+        return max(0.0, self._stopwatch.elapsed_seconds() - self._map.oldest_in_queue_at)
 
     def _note_age(self) -> None:
-        tally, now = self.tally, self._stopwatch.elapsed_seconds()
-        age_seconds = max(0.0, now - self._oldest_received_seconds())
-        tally.oldest_undeleted_seconds_max = max(tally.oldest_undeleted_seconds_max, age_seconds)
-        if age_seconds >= self._visibility_timeout_seconds:
-            tally.overdue_at_seconds = min(tally.overdue_at_seconds, now)
+        now = self._stopwatch.elapsed_seconds()
+        self.tally.note_age(now - self._map.oldest_received_at, now)

@@ -26,7 +26,7 @@ from penstock.probes.cleaning import clean_up_shielded
 from penstock.probes.measurement import LOOP_TICK_SECONDS, Effort, effort_of_block, summarize
 from penstock.probes.outside import CONNECTION_IDLE_SECONDS_MAX, MessageQueues, RequestError
 from penstock.probes.probe import NO_TIME, Journal, inconclusive
-from penstock.probes.sqs.application import MeasurementApplication
+from penstock.probes.sqs.application import Means, MeasurementApplication, Stint
 from penstock.probes.sqs.conduct import conduct_of
 from penstock.probes.sqs.idle import cold_delivery_seconds, idle_seconds
 from penstock.probes.sqs.own_queue import OwnQueue, attributes_of
@@ -167,13 +167,13 @@ async def _drive(run: Run, tally: Tally) -> None:
         run.queue,
         run.clock,
         dataclasses.replace(conduct_of(setting), receive_batch=setting.batch_message_count),
-        purse=run.purse,
-        patience=run.patience,
-        bodies=Bodies(run.body_bytes),
-        message_count_max=MESSAGE_COUNT_ENOUGH,
-        sending_seconds_max=min(SEND_SECONDS_ENOUGH, SENDING_FRACTION * seconds_left),
-        drains=True,
         tally=tally,
+        stint=Stint(
+            message_count_max=MESSAGE_COUNT_ENOUGH,
+            seconds_max=min(SEND_SECONDS_ENOUGH, SENDING_FRACTION * seconds_left),
+            drains=True,
+        ),
+        means=Means(purse=run.purse, patience=run.patience, bodies=Bodies(run.body_bytes)),
     ).drive(seconds_left)
 
 

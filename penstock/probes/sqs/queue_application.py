@@ -31,7 +31,7 @@ from penstock.probes.cleaning import clean_up_shielded
 from penstock.probes.measurement import LOOP_TICK_SECONDS, Effort, effort_of_block
 from penstock.probes.outside import MessageQueues, Messages, RequestError
 from penstock.probes.probe import Journal, inconclusive
-from penstock.probes.sqs.application import MeasurementApplication
+from penstock.probes.sqs.application import Means, MeasurementApplication, Stint
 from penstock.probes.sqs.conduct import BLAST, RATE_CONTROLLED, Conduct, conduct_of
 from penstock.probes.sqs.own_queue import RETENTION_SECONDS, OwnQueue, attributes_of
 from penstock.probes.sqs.round_trips import REQUEST_COUNT_MAX, RoundTrips
@@ -107,17 +107,16 @@ class Course:
     """How a run went, also one that was cut short."""
 
     conduct: Conduct
-    tally: Tally = field(default_factory=Tally)
+    tally: Tally
     conditions: Conditions | None = None  # those that were measured for the advice
     rescued_at_seconds: float | None = None
-    visibility_timeout_seconds: float
 
     @property
     def recovered_after_seconds(self) -> float | None:
         """From the rescue until no copy came back any more and the backlog was calm for good; None for never."""
         if self.rescued_at_seconds is None:
             return None
-        calm_seconds = WARN_FRACTION * self.visibility_timeout_seconds
+        calm_seconds = WARN_FRACTION * self.tally.visibility_timeout_seconds
         after = [s for s in self.tally.samples if s.at_seconds > self.rescued_at_seconds]
         bad = [s for s in after if s.counts.duplicate_count or s.oldest_undeleted_seconds > calm_seconds]
         if not after or (bad and bad[-1] is after[-1]):
@@ -233,9 +232,8 @@ class QueueApplicationProbe:
         """Drive the queue for as long as the plan says, or until it has spent what the plan allows."""
         started_at, drive = self.clock.now(), plan.setting
         self.used = Cost(request_count=OVERHEAD_REQUEST_COUNT)
-        self.course = Course(
-            conduct=drive.conduct, visibility_timeout_seconds=drive.visibility_timeout_seconds
-        )
+        tally = Tally(visibility_timeout_seconds=drive.visibility_timeout_seconds)
+        self.course = Course(conduct=drive.conduct, tally=tally)
         try:
             async with self._own_queue(plan) as url:
                 effort = await self._drive(plan, url, self.course)
@@ -246,7 +244,7 @@ class QueueApplicationProbe:
             moved = self._moved_bytes()
             usd = plan.tariff.usd(write_request_count=count, sent_bytes=moved, received_bytes=moved)
             self.used = Cost(request_count=count, transferred_bytes=moved, usd=usd)
-        tally, total = self.course.tally, self.course.tally.total
+        total = tally.total
         return Observation(
             context=plan.context,
             setting=drive,
@@ -291,12 +289,12 @@ class QueueApplicationProbe:
             queue,
             self.clock,
             course.conduct,
-            visibility_timeout_seconds=drive.visibility_timeout_seconds,
-            brake=brake,
-            purse=Purse(dataclasses.replace(UNBOUNDED, request_count=max(0, left))),
-            message_count_max=math.inf if drive.message_count_max is None else drive.message_count_max,
+            tally=course.tally,
+            stint=Stint(
+                message_count_max=math.inf if drive.message_count_max is None else drive.message_count_max
+            ),
+            means=Means(purse=Purse(dataclasses.replace(UNBOUNDED, request_count=max(0, left))), brake=brake),
         )
-        course.tally = application.tally
 
         def tell(sample: Sample) -> None:
             if drive.policy is Policy.RESCUED and _is_to_be_rescued(course, sample):
@@ -325,7 +323,9 @@ class QueueApplicationProbe:
 
 def _is_to_be_rescued(course: Course, sample: Sample) -> bool:
     """Once, when copies have come back for long enough."""
-    due_seconds = course.tally.overdue_at_seconds + RESCUE_AFTER_TIMEOUTS * course.visibility_timeout_seconds
+    due_seconds = (
+        course.tally.overdue_at_seconds + RESCUE_AFTER_TIMEOUTS * course.tally.visibility_timeout_seconds
+    )
     return course.rescued_at_seconds is None and sample.at_seconds >= due_seconds
 
 

@@ -113,6 +113,7 @@ class Sample:
 class Tally:
     """All that one run came to."""
 
+    visibility_timeout_seconds: float = math.inf
     duration_seconds: float = 0.0
     total: Counts = field(default_factory=Counts)
     samples: list[Sample] = field(default_factory=list)
@@ -144,6 +145,12 @@ class Tally:
             self.latencies.append(latency_seconds)
         if len(self.first_arrivals) < ARRIVAL_COUNT_MAX:
             self.first_arrivals.append(sequence)
+
+    def note_age(self, age_seconds: float, at_seconds: float) -> None:
+        """For so long the oldest copy was received and not deleted."""
+        self.oldest_undeleted_seconds_max = max(self.oldest_undeleted_seconds_max, age_seconds)
+        if age_seconds >= self.visibility_timeout_seconds:
+            self.overdue_at_seconds = min(self.overdue_at_seconds, at_seconds)
 
     @property
     def is_all_received(self) -> bool:

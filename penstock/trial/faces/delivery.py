@@ -16,7 +16,7 @@ from penstock.lab.optimum import best_goodput_messages_per_second
 from penstock.lab.worlds import DEMO
 from penstock.operations.sqs.delivery import DELIVERY
 from penstock.probes.aws import AwsMessageQueues
-from penstock.probes.sqs.application import TROUBLE_COUNT_MAX, MeasurementApplication
+from penstock.probes.sqs.application import TROUBLE_COUNT_MAX, Means, MeasurementApplication, Stint
 from penstock.probes.sqs.conduct import Conduct, conduct_of
 from penstock.probes.sqs.run import Bodies, BoundQueue, HopelessError, Patience
 from penstock.trial.faces.face import Clients, Face, Shown, Stage, Told, times
@@ -133,9 +133,8 @@ async def _driven(clients: Clients, url: str, conduct: Conduct) -> _QueueRun:
             BoundQueue(AwsMessageQueues(_InThreads(clients.sqs(thread_count), pool)), url),
             SystemClock(),
             conduct,
-            patience=patience,
-            bodies=Bodies(MESSAGE_SIZE_BYTES),
-            drains=True,  # its polls are short, so that its threads end soon
+            stint=Stint(drains=True),  # its polls are short, so that its threads end soon
+            means=Means(patience=patience, bodies=Bodies(MESSAGE_SIZE_BYTES)),
         )
         await application.drive(seconds, lambda _: None)
     began_seconds = WARM_UP_SECONDS + 0.5  # a sample comes a little after its second

@@ -25,6 +25,7 @@ from penstock.optimizer import evidence
 from penstock.probes.outside import Denied, MessageQueues, ReceivedMessage, Throttled
 from penstock.probes.sqs.application import (
     TROUBLE_COUNT_MAX,
+    Means,
     MeasurementApplication,
 )
 from penstock.probes.sqs.conduct import BLAST, RATE_CONTROLLED
@@ -381,13 +382,7 @@ class Scripted(SimulatedMessageQueues):
 
 def a_blast(queues: MessageQueues, clock: VirtualClock) -> MeasurementApplication:
     """Nothing bounded, on these queues."""
-    return MeasurementApplication(
-        BoundQueue(queues, "url"),
-        clock,
-        BLAST,
-        bodies=BODIES,
-        visibility_timeout_seconds=5,
-    )
+    return MeasurementApplication(BoundQueue(queues, "url"), clock, BLAST, means=Means(bodies=BODIES))
 
 
 def counted(copies: list[list[int]]) -> tuple[int, ...]:
@@ -451,7 +446,6 @@ async def test_surplus_senders_rest(clock: VirtualClock) -> None:
         BoundQueue(queues, await queues.create_queue("crowded", {})),
         clock,
         dataclasses.replace(BLAST, sender_count=4),
-        visibility_timeout_seconds=30,
     )
     crowds = []
 

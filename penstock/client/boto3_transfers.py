@@ -16,21 +16,16 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
-from threading import Lock
-from time import perf_counter
-from weakref import WeakSet
 
 from penstock.client.advice import Advice
-from penstock.client.answers import must_fit, stop
-from penstock.client.attention import ATTENTION_SECONDS
 from penstock.client.boto3 import download_config, transfer_config
+from penstock.client.boto3_manager import Transfers
 from penstock.client.complaint import complain
 from penstock.client.errand import LOOKING_COUNT, Errand
 from penstock.client.many_files import (
     File,
     FilesFailedError,
     Summary,
-    beside,
     divided,
     files_below,
     make_folder_of,
@@ -60,7 +55,6 @@ __all__ = [
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from queue import SimpleQueue
     from typing import Any
 
     from boto3.s3.transfer import TransferConfig
@@ -68,8 +62,6 @@ if TYPE_CHECKING:
 
     from penstock.client.demand import FilesOptions, TransferDemand
     from penstock.client.many_files import Batch, Files, Objects, Path
-
-    _Ended = SimpleQueue[tuple[File, Callable[[], object]]]
 
 _AHEAD_COUNT = 1000  # files that are handed to boto3 before one of them has ended
 
@@ -138,7 +130,7 @@ def download_file(
                 bucket, key, found.path, ExtraArgs=arguments, Callback=callback, Config=config
             )
         else:
-            _download(s3_client, bucket, found, config, arguments, _progress(callback))
+            _download(s3_client, bucket, found, config, arguments, callback)
     if size_bytes:
         setting = _setting(config, "range_size_bytes", size_bytes)
         observed.report(reporter, size_bytes, setting, transferred_bytes=size_bytes, client="boto3")
@@ -150,20 +142,16 @@ def _download(  # noqa: PLR0917 - of one caller
     found: File,
     config: TransferConfig,
     arguments: dict[str, Any],
-    progress: Sequence[Any],
+    callback: Callable[[int], None] | None,
 ) -> None:
     """As boto3 does it, but no other version than was found, and nothing that was not asked for."""
-    from queue import SimpleQueue
-
     from boto3.exceptions import RetriesExceededError
-    from boto3.s3.transfer import create_transfer_manager
     from s3transfer.exceptions import RetriesExceededError as TriedTooOftenError
 
-    client = _Checking(s3_client, [found])
-    ended: _Ended = SimpleQueue()
-    with create_transfer_manager(client, config, _Sink().files()) as manager, client:
-        manager.download(bucket, found.key, found.path, arguments, [*progress, _Ending(found, ended)])
-        _, result = _next(ended)
+    transfers = Transfers(bucket, S3_DOWNLOAD, callback)
+    with transfers.managed(s3_client, config, [found]):
+        transfers.begin(found, arguments)
+        _, result = transfers.next()
         try:
             result()
         except TriedTooOftenError as trouble:  # boto3's callers catch boto3's
@@ -228,137 +216,29 @@ def _move(errand: Errand, plan: tuple[list[Batch], list[File]]) -> None:
         errand.summary.note(file)
     with _client_for(errand, found) as client:
         for batch in found:
-            config, sink = _batch_config(client, batch, errand.operation), _Sink()
-            with Observed(client, errand.bucket, None, errand.operation) as observed:
-                _move_batch(client, batch, errand, config, sink)
-            count, rate = config.max_request_concurrency, sink.bytes_per_second
+            config = _batch_config(client, batch, errand.operation)
+            transfers = Transfers(errand.bucket, errand.operation, errand.callback)
+            observing = Observed(client, errand.bucket, None, errand.operation)
+            with observing as observed, transfers.managed(client, config, batch.files):
+                _move_all(transfers, batch.files, errand)
+            count, rate = config.max_request_concurrency, transfers.sink_bytes_per_second
             errand.report(observed, batch, count, client="boto3", sink_bytes_per_second=rate)
 
 
-def _move_batch(s3_client: Any, batch: Batch, errand: Errand, config: TransferConfig, sink: _Sink) -> None:
-    """All files of it through one manager, whose threads they share."""
-    from queue import SimpleQueue
-
-    from boto3.s3.transfer import create_transfer_manager
-
-    ended: _Ended = SimpleQueue()
-    progress = _progress(errand.callback)
+def _move_all(transfers: Transfers, files: Iterable[File], errand: Errand) -> None:
+    """Through one manager, whose threads they share."""
     under_way_count, summary = 0, errand.summary
-    files = sink.files() if errand.operation == S3_DOWNLOAD else None
-    client = _Checking(s3_client, batch.files)
-    with create_transfer_manager(client, config, files) as manager, client:
-        for file in batch.files:
-            if under_way_count >= _AHEAD_COUNT:
-                summary.note(_outcome(*_next(ended)))
-                under_way_count -= 1
-            subscribers, arguments = [_Ending(file, ended), *progress], dict(errand.extra_args)
-            if errand.operation == S3_UPLOAD:
-                manager.upload(file.path, errand.bucket, file.key, arguments, subscribers)
-            elif _has_folder(file):
-                manager.download(errand.bucket, file.key, file.path, arguments, subscribers)
-            else:
-                summary.note(file)
-                continue
-            under_way_count += 1
-        for _ in range(under_way_count):
-            summary.note(_outcome(*_next(ended)))
-
-
-class _Checking:
-    """A client for boto3's transfer manager, which believes no answer to a GET that is not what was asked for.
-
-    Where the work with it ends by an exception, such as Ctrl-C, what is being read for it ends as well: the manager
-    waits for its threads, and they for bodies that may never come.
-    """
-
-    def __init__(self, s3_client: Any, files: Iterable[File]) -> None:
-        self._client = s3_client
-        self._files = {file.key: file for file in files}
-        self._bodies: WeakSet[Any] = WeakSet()
-        self._lock, self._is_over = Lock(), False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
-
-    def __enter__(self) -> _Checking:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        with self._lock:
-            self._is_over, bodies = kind is not None, list(self._bodies)
-        if self._is_over:
-            for body in bodies:
-                stop(body)
-
-    def get_object(self, **request: Any) -> Any:
-        """As boto3's. Raises OSError, too."""
-        file = self._files[request["Key"]]
-        answer = self._answer(request, file.size_bytes)
-        try:
-            self._note(answer["Body"])
-            must_fit(answer, request, file.size_bytes, file.etag)
-        except OSError:
-            answer["Body"].close()
-            raise
-        return answer
-
-    def _note(self, body: Any) -> None:
-        with self._lock:
-            if self._is_over:
-                raise OSError("the download was given up")
-            self._bodies.add(body)
-
-    def _answer(self, request: Mapping[str, Any], size_bytes: int) -> Any:
-        """Of a range that is missing boto3 would leave out the bytes, since of an empty object each is."""
-        from botocore.exceptions import ClientError
-
-        try:
-            return self._client.get_object(**request)
-        except ClientError as trouble:
-            if size_bytes > 0 and trouble.response.get("Error", {}).get("Code") == "InvalidRange":
-                raise OSError(f"{request['Key']} has no {request.get('Range')} any more") from trouble
-            raise
-
-
-class _Sink:
-    """How fast files took what was written: boto3 writes in one thread, beside those that read the network."""
-
-    def __init__(self) -> None:
-        self._written_bytes, self._seconds = 0, 0.0
-
-    @property
-    def bytes_per_second(self) -> float | None:
-        """None where nothing was written."""
-        return self._written_bytes / self._seconds if self._seconds > 0 else None
-
-    def files(self) -> Any:
-        """What opens files for boto3's transfer manager; their writes are timed."""
-        from s3transfer.utils import OSUtils
-
-        utilities = OSUtils()
-        utilities.get_temp_filename = beside  # its own may be longer than a name can be
-        plain = utilities.open
-        utilities.open = lambda name, mode: _TimedFile(plain(name, mode), self)
-        return utilities
-
-    def note(self, size_bytes: int, seconds: float) -> None:
-        self._written_bytes += size_bytes
-        self._seconds += seconds
-
-
-class _TimedFile:
-    """A file, whose writes are timed."""
-
-    def __init__(self, file: Any, sink: _Sink) -> None:
-        self._file, self._sink = file, sink
-
-    def write(self, content: bytes) -> None:
-        began = perf_counter()
-        self._file.write(content)
-        self._sink.note(len(content), perf_counter() - began)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._file, name)
+    for file in files:
+        if under_way_count >= _AHEAD_COUNT:
+            summary.note(_outcome(*transfers.next()))
+            under_way_count -= 1
+        if errand.operation == S3_DOWNLOAD and not _has_folder(file):
+            summary.note(file)
+            continue
+        transfers.begin(file, dict(errand.extra_args))
+        under_way_count += 1
+    for _ in range(under_way_count):
+        summary.note(_outcome(*transfers.next()))
 
 
 def _has_folder(file: File) -> bool:
@@ -368,49 +248,6 @@ def _has_folder(file: File) -> bool:
     except (OSError, ValueError) as trouble:
         file.error = trouble
     return file.error is None
-
-
-def _progress(callback: Callable[[int], None] | None) -> list[Any]:
-    """What calls it with the bytes of each part, as a subscriber of boto3's transfer manager."""
-    from boto3.s3.transfer import ProgressCallbackInvoker
-
-    return [] if callback is None else [ProgressCallbackInvoker(callback)]
-
-
-class _Ending:
-    """A subscriber of boto3's transfer manager, which hears when its transfer has ended.
-
-    By it no other version is downloaded than was looked at.
-    """
-
-    def __init__(self, file: File, ended: _Ended) -> None:
-        self._file, self._ended = file, ended
-
-    def on_queued(self, future: Any, **_: object) -> None:
-        """What is known need not be asked for again: a request for each of many small ones.
-
-        One that is read whole is read from its beginning again where a connection breaks, and written over what
-        came before: of another version, which is shorter, the end of the first would be left behind it.
-        """
-        if self._file.etag:
-            future.meta.call_args.extra_args["IfMatch"] = self._file.etag
-            if hasattr(future.meta, "provide_object_etag"):
-                future.meta.provide_transfer_size(self._file.size_bytes)
-                future.meta.provide_object_etag(self._file.etag)
-
-    def on_done(self, future: Any, **_: object) -> None:
-        self._ended.put((self._file, future.result))
-
-
-def _next(ended: _Ended) -> tuple[File, Callable[[], object]]:
-    """The next that has ended, and what tells its outcome."""
-    from queue import Empty
-
-    while True:
-        try:
-            return ended.get(timeout=ATTENTION_SECONDS)
-        except Empty:
-            pass
 
 
 def _outcome(file: File, work: Callable[[], object]) -> File:

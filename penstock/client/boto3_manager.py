@@ -1,0 +1,195 @@
+"""Knows how files move by boto3's transfer manager, which believes nothing that was not asked for, and is timed."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from threading import Lock
+from time import perf_counter
+from weakref import WeakSet
+
+from penstock.client.answers import must_fit, stop
+from penstock.client.attention import ATTENTION_SECONDS
+from penstock.client.many_files import beside
+from penstock.client.operations import S3_DOWNLOAD
+
+TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from queue import SimpleQueue
+    from typing import Any
+
+    from boto3.s3.transfer import TransferConfig
+
+    from penstock.client.many_files import File
+    from penstock.client.operations import Operation
+
+    _Ended = SimpleQueue[tuple[File, Callable[[], object]]]
+
+
+class Transfers:
+    """Files on their way from or to one bucket; `callback` is boto3's."""
+
+    def __init__(self, bucket: str, operation: Operation, callback: Callable[[int], None] | None) -> None:
+        from queue import SimpleQueue
+
+        from boto3.s3.transfer import ProgressCallbackInvoker
+
+        self._bucket, self._operation = bucket, operation
+        self._progress = [] if callback is None else [ProgressCallbackInvoker(callback)]
+        self._ended: _Ended = SimpleQueue()
+        self._sink = _Sink()
+
+    @property
+    def sink_bytes_per_second(self) -> float | None:
+        """How fast files took what was written; None where nothing was."""
+        return self._sink.bytes_per_second
+
+    @contextmanager
+    def managed(self, s3_client: Any, config: TransferConfig, files: Sequence[File]) -> Iterator[None]:
+        """As long as these move; an exception ends them."""
+        from boto3.s3.transfer import create_transfer_manager
+
+        client = _Checking(s3_client, files)
+        opening = self._sink.files() if self._operation == S3_DOWNLOAD else None
+        with create_transfer_manager(client, config, opening) as self._manager, client:
+            yield
+
+    def begin(self, file: File, arguments: dict[str, Any]) -> None:
+        """Within `managed`; what becomes of it is told by `next`."""
+        subscribers = [_Ending(file, self._ended), *self._progress]
+        if self._operation == S3_DOWNLOAD:
+            self._manager.download(self._bucket, file.key, file.path, arguments, subscribers)
+        else:
+            self._manager.upload(file.path, self._bucket, file.key, arguments, subscribers)
+
+    def next(self) -> tuple[File, Callable[[], object]]:
+        """The next that has ended, and what tells its outcome."""
+        from queue import Empty
+
+        while True:
+            try:
+                return self._ended.get(timeout=ATTENTION_SECONDS)
+            except Empty:
+                pass
+
+
+class _Checking:
+    """A client for boto3's transfer manager, which believes no answer to a GET that is not what was asked for.
+
+    Where the work with it ends by an exception, such as Ctrl-C, what is being read for it ends as well: the manager
+    waits for its threads, and they for bodies that may never come.
+    """
+
+    def __init__(self, s3_client: Any, files: Iterable[File]) -> None:
+        self._client = s3_client
+        self._files = {file.key: file for file in files}
+        self._bodies: WeakSet[Any] = WeakSet()
+        self._lock, self._is_over = Lock(), False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def __enter__(self) -> _Checking:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with self._lock:
+            self._is_over, bodies = kind is not None, list(self._bodies)
+        if self._is_over:
+            for body in bodies:
+                stop(body)
+
+    def get_object(self, **request: Any) -> Any:
+        """As boto3's. Raises OSError, too."""
+        file = self._files[request["Key"]]
+        answer = self._answer(request, file.size_bytes)
+        try:
+            self._note(answer["Body"])
+            must_fit(answer, request, file.size_bytes, file.etag)
+        except OSError:
+            answer["Body"].close()
+            raise
+        return answer
+
+    def _note(self, body: Any) -> None:
+        with self._lock:
+            if self._is_over:
+                raise OSError("the download was given up")
+            self._bodies.add(body)
+
+    def _answer(self, request: Mapping[str, Any], size_bytes: int) -> Any:
+        """Of a range that is missing boto3 would leave out the bytes, since of an empty object each is."""
+        from botocore.exceptions import ClientError
+
+        try:
+            return self._client.get_object(**request)
+        except ClientError as trouble:
+            if size_bytes > 0 and trouble.response.get("Error", {}).get("Code") == "InvalidRange":
+                raise OSError(f"{request['Key']} has no {request.get('Range')} any more") from trouble
+            raise
+
+
+class _Sink:
+    """How fast files took what was written: boto3 writes in one thread, beside those that read the network."""
+
+    def __init__(self) -> None:
+        self._written_bytes, self._seconds = 0, 0.0
+
+    @property
+    def bytes_per_second(self) -> float | None:
+        """None where nothing was written."""
+        return self._written_bytes / self._seconds if self._seconds > 0 else None
+
+    def files(self) -> Any:
+        """What opens files for boto3's transfer manager; their writes are timed."""
+        from s3transfer.utils import OSUtils
+
+        utilities = OSUtils()
+        utilities.get_temp_filename = beside  # its own may be longer than a name can be
+        plain = utilities.open
+        utilities.open = lambda name, mode: _TimedFile(plain(name, mode), self)
+        return utilities
+
+    def note(self, size_bytes: int, seconds: float) -> None:
+        self._written_bytes += size_bytes
+        self._seconds += seconds
+
+
+class _TimedFile:
+    """A file, whose writes are timed."""
+
+    def __init__(self, file: Any, sink: _Sink) -> None:
+        self._file, self._sink = file, sink
+
+    def write(self, content: bytes) -> None:
+        began = perf_counter()
+        self._file.write(content)
+        self._sink.note(len(content), perf_counter() - began)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+class _Ending:
+    """A subscriber of boto3's transfer manager, which hears when its transfer has ended.
+
+    By it no other version is downloaded than was looked at.
+    """
+
+    def __init__(self, file: File, ended: _Ended) -> None:
+        self._file, self._ended = file, ended
+
+    def on_queued(self, future: Any, **_: object) -> None:
+        """What is known need not be asked for again: a request for each of many small ones.
+
+        One that is read whole is read from its beginning again where a connection breaks, and written over what
+        came before: of another version, which is shorter, the end of the first would be left behind it.
+        """
+        if self._file.etag:
+            future.meta.call_args.extra_args["IfMatch"] = self._file.etag
+            if hasattr(future.meta, "provide_object_etag"):
+                future.meta.provide_transfer_size(self._file.size_bytes)
+                future.meta.provide_object_etag(self._file.etag)
+
+    def on_done(self, future: Any, **_: object) -> None:
+        self._ended.put((self._file, future.result))

@@ -27,10 +27,12 @@ S3_TARIFF, SQS_TARIFF = (  # within a region, by an endpoint that is not billed
     tariff(service, "standard", NetworkPath.GATEWAY_ENDPOINT, home=_REGION, region=_REGION)
     for service in ("s3", "sqs")
 )
+HOUR, MINUTE = 3600.0, 60.0
 MB = 1_000_000
 GB = 1_000 * MB
 CONDITION = "condition_"  # before the names of those that a queue was planned for
 HERE = "here"  # where labels begin with a place: that of this host
+MESSAGE_RATE = 60.0  # messages a second that a plan pays for
 CONNECTION_RATE_MIN = 0.25e6  # bytes a second; who is slower does not come to the end of a step
 
 
@@ -344,7 +346,7 @@ def download_step(
 
 
 def queue_step(
-    label: str, world: str, drive: QueueDrive, *, seconds: float, rate: float, **rest: Any
+    label: str, world: str, drive: QueueDrive, *, seconds: float, rate: float = MESSAGE_RATE, **rest: Any
 ) -> Step:
     """Drive a queue for so long, with no more requests than three for each message at this rate, and some."""
     requests = math.ceil(3 * rate * seconds) + 500 + OVERHEAD_REQUEST_COUNT

@@ -1,17 +1,19 @@
-"""Knows the published experiments with queues: what collapses, by which rules it does not, and how fast one is."""
+"""Knows the published experiments with queues: what collapses, and by which rules it does not."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from statistics import fmean
 
 import msgspec
 
 from penstock.experiments.experiment import (
     CONDITION,
+    HOUR,
+    MESSAGE_RATE,
+    MINUTE,
     Experiment,
     Form,
     Plot,
@@ -28,26 +30,18 @@ from penstock.experiments.experiment import (
     queue_step,
 )
 from penstock.models.sqs.plan import Conditions, plan
-from penstock.probes.sqs.conduct import RATE_CONTROLLED, RECEIVE_MESSAGE_COUNT_MAX, Conduct
+from penstock.probes.sqs.conduct import RATE_CONTROLLED
 from penstock.probes.sqs.queue_application import Policy, QueueDrive, drive_of
 from penstock.probes.sqs.run import BODY_BYTES
 from penstock.units import counted
 
-HOUR, MINUTE = 3600.0, 60.0
 RUNNING_SECONDS = 10
 CALM_SECONDS = 35 * MINUTE  # the part of the blast before its collapse
 TIMEOUT_SECONDS = 30  # of a queue that is created without one
 _SHORT_SECONDS = 12.0
 _SHORT_TIMEOUT_SECONDS = 3
 _APART = 1.1  # times as late: then distance tells
-_RATE = 60.0  # messages a second that a plan pays for
 _POINT_COUNT_MAX = 300  # of a line
-
-_GUIDE_HOST = Conduct(
-    sender_count=14, receiver_count=16, deleter_count=16, receive_window=100_000, long_polls=True
-)
-_MESSAGE_COUNT = 10_000
-_SHORT_MESSAGE_COUNT = 60
 
 
 # Blast
@@ -60,16 +54,16 @@ def _blast_steps(form: Form) -> Sequence[Step]:
         drive = drive_of("blast", visibility_timeout_seconds=_SHORT_TIMEOUT_SECONDS, **slow)
         rescue = replace(drive, policy=Policy.RESCUED, label="rescued")
         seconds, east_seconds, rescue_seconds = _SHORT_SECONDS, _SHORT_SECONDS, 2.5 * _SHORT_SECONDS
-        rescue_rate = _RATE
+        rescue_rate = MESSAGE_RATE
     else:
         east = drive = drive_of("blast", visibility_timeout_seconds=TIMEOUT_SECONDS)
         # Slow, so that the collapse does not take half an hour.
         rescue = replace(drive, policy=Policy.RESCUED, label="rescued", delete_delay_seconds=0.003)
         seconds, east_seconds, rescue_seconds = 100 * MINUTE, 10 * MINUTE, 6 * MINUTE
-        rescue_rate = 2 * _RATE
+        rescue_rate = 2 * MESSAGE_RATE
     return [
-        queue_step("blast", "queue", drive, seconds=seconds, rate=_RATE),
-        queue_step("blast-east", "queue-east", east, seconds=east_seconds, rate=_RATE),
+        queue_step("blast", "queue", drive, seconds=seconds),
+        queue_step("blast-east", "queue-east", east, seconds=east_seconds),
         queue_step("rescued", "queue", rescue, seconds=rescue_seconds, rate=rescue_rate),
     ]
 
@@ -214,8 +208,8 @@ def _rules_steps(form: Form) -> Sequence[Step]:
     rules = drive_of("rate-controlled", visibility_timeout_seconds=TIMEOUT_SECONDS)
     advised = drive_of("advised", visibility_timeout_seconds=TIMEOUT_SECONDS, offered_per_second=50.0)
     return [
-        queue_step("rules", "queue", rules, seconds=seconds, rate=_RATE),
-        queue_step("advised", "queue", advised, seconds=advised_seconds, rate=_RATE),
+        queue_step("rules", "queue", rules, seconds=seconds),
+        queue_step("advised", "queue", advised, seconds=advised_seconds),
     ]
 
 
@@ -310,7 +304,7 @@ def _zones_steps(form: Form) -> Sequence[Step]:
     seconds = {Form.SHORT: _SHORT_SECONDS, Form.LAB: 5 * MINUTE, Form.FULL: HOUR}[form]
     rules = drive_of("rate-controlled", visibility_timeout_seconds=TIMEOUT_SECONDS)
     return [
-        queue_step(f"zone/{zone}", f"queue-{zone}", rules, seconds=seconds, rate=_RATE, is_far=zone == "far")
+        queue_step(f"zone/{zone}", f"queue-{zone}", rules, seconds=seconds, is_far=zone == "far")
         for zone in (("east", "west") if form is Form.LAB else ("near", "far"))
     ]
 
@@ -357,8 +351,7 @@ def _window_steps(form: Form) -> Sequence[Step]:
         w: QueueDrive(label=f"window-{w}", conduct=replace(RATE_CONTROLLED, send_window=w)) for w in windows
     }
     return [
-        queue_step(f"window/{window}", "queue", drive, seconds=seconds, rate=_RATE)
-        for window, drive in drives.items()
+        queue_step(f"window/{window}", "queue", drive, seconds=seconds) for window, drive in drives.items()
     ]
 
 
@@ -418,145 +411,6 @@ def _window_answer(records: Records) -> Sequence[str]:
     return [told]
 
 
-# Ten thousand messages
-
-
-def _ten_thousand_steps(form: Form) -> Sequence[Step]:
-    count, seconds = (_SHORT_MESSAGE_COUNT, MINUTE) if form is Form.SHORT else (_MESSAGE_COUNT, 3 * HOUR)
-    batch = 256 if form is Form.LAB else RECEIVE_MESSAGE_COUNT_MAX  # 256: as the service of 2007 allowed
-    return [
-        queue_step(
-            f"received/{name}",
-            "queue-2007",
-            QueueDrive(
-                label=name,
-                conduct=Conduct(receive_batch=size, receive_window=size, fills_first=True),
-                visibility_timeout_seconds=7200,
-                message_count_max=count,
-            ),
-            seconds=seconds,
-            rate=2 * count / seconds,
-        )
-        for name, size in (("one", 1), ("batch", batch))
-    ]
-
-
-def _ten_thousand_quantities(records: Records) -> Quantities:
-    values: dict[str, float] = {}
-    for trial, (name, fact) in enumerate((("one", "receive-one"), ("batch", "receive-256")), start=1):
-        record = records.get(f"received/{name}")
-        if record is None or "sent_after_seconds" not in record.values:
-            continue
-        scale = _MESSAGE_COUNT / max(record.values["deleted_count"], 1.0)
-        sent = record.values["sent_after_seconds"]
-        values[f"ten-thousand.send-{trial}"] = scale * sent
-        values[f"ten-thousand.{fact}"] = scale * (record.values["duration_seconds"] - sent)
-    return values
-
-
-def _ten_thousand_plots(records: Records) -> Sequence[Plot]:
-    series = [
-        Series(name=record.last_word, x=range(len(first)), y=first, is_line=False)
-        for record in records.below("received/")
-        for first in [record.arrivals[:200]]
-    ]
-    return [Plot(title="The order of arrival", x_title="received as", y_title="sent as", series=series)]
-
-
-def _ten_thousand_answer(records: Records) -> Sequence[str]:
-    values = _ten_thousand_quantities(records)
-    sentences = []
-    if {"ten-thousand.receive-one", "ten-thousand.receive-256"} <= values.keys():
-        one, batch = values["ten-thousand.receive-one"], values["ten-thousand.receive-256"]
-        sentences.append(
-            "Receiving and deleting one by one takes two requests for each message, in batches hardly more than "
-            f"one: {100 * batch / one:.0f} % of the time (published: 50 %). With deletes in batches of ten, too, ten "
-            "thousand messages take two thousand requests."
-        )
-    if "ten-thousand.send-1" in values:
-        sentences.append(
-            f"Ten senders instead of one would take a tenth of the {values['ten-thousand.send-1']:.0f} s, as long as "
-            "nothing but the time of a request limits them."
-        )
-    if (record := records.get("received/one")) and len(record.arrivals) > 1:
-        later = [float(b > a) for a, b in pairwise(record.arrivals)]
-        sentences.append(
-            f"{100 * fmean(later):.0f} % of the messages came after one that was sent before them."
-        )
-    return sentences
-
-
-# Producers and consumers
-
-
-def _guide_steps(form: Form) -> Sequence[Step]:
-    seconds = {Form.SHORT: 6.0, Form.LAB: 8.7, Form.FULL: 20 * MINUTE}[form]
-    one = replace(_GUIDE_HOST, receive_batch=1)
-    two = replace(one, sender_count=28, receiver_count=32, deleter_count=32)
-    batch = replace(_GUIDE_HOST, send_batch=10, receive_batch=10, delete_batch=10)
-    steps = [
-        queue_step(
-            f"guide/{name}",
-            "queue-guide",
-            QueueDrive(label=name, conduct=conduct),
-            seconds=seconds,
-            rate=3000.0,
-            process_count=2 if conduct is two else 1,
-        )
-        for name, conduct in {"one-host": one, "two-hosts": two, "batch": batch}.items()
-    ]
-    alone = QueueDrive(label="one-thread")
-    alone_seconds = min(2 * seconds, MINUTE)
-    return [*steps, queue_step("guide/one-thread", "queue-guide", alone, seconds=alone_seconds, rate=_RATE)]
-
-
-_GUIDE_FACTS = {"one-host": "single.one", "two-hosts": "single.two", "batch": "batch.one"}
-
-
-def _guide_quantities(records: Records) -> Quantities:
-    values = {} if records.is_here else {"request.latency": 20.0}
-    for name, fact in _GUIDE_FACTS.items():
-        if (record := records.get(f"guide/{name}")) and (settled := record.column("deleted_count")[2:]):
-            values[fact] = fmean(settled)
-    if alone := records.get("guide/one-thread"):
-        values["one-thread.operations"] = alone.values["sent_count"] / alone.values["duration_seconds"]
-        if records.is_here and alone.values["sent_count"]:
-            values["request.latency"] = 1e3 / values["one-thread.operations"]
-    return values
-
-
-def _guide_plots(records: Records) -> Sequence[Plot]:
-    series = [
-        Series(name=record.last_word, x=record.column("at_seconds"), y=record.column("deleted_count"))
-        for record in records.below("guide/")
-    ]
-    seconds = max((x for one in series for x in one.x), default=0.0)
-    tallies = {"one host": 700.0, "two hosts": 1450.0, "batch": 2500.0}
-    series += [level(name, value, seconds) for name, value in tallies.items()]
-    return [Plot(title="The tally of each second", x_title="s", y_title="messages/s", series=series)]
-
-
-def _guide_answer(records: Records) -> Sequence[str]:
-    """A request and each message in it take their time: two throughputs tell both."""
-    values = _guide_quantities(records)
-    one, batch = values.get("single.one", 0.0), values.get("batch.one", 0.0)
-    if not 0.0 < one < batch:
-        return []
-    threads, size = _GUIDE_HOST.sender_count, RECEIVE_MESSAGE_COUNT_MAX
-    single_ms, batch_ms = 1e3 * threads / one, 1e3 * threads * size / batch
-    message_ms = max(0.0, (batch_ms - single_ms) / (size - 1))
-    request_ms = single_ms - message_ms
-    where = "two processes that share them" if records.is_here else "twice the threads"
-    return [
-        (
-            f"Two numbers say it all: {request_ms:.0f} ms for a request and {message_ms:.0f} ms for each message in "
-            f"it. So {threads} threads carry {one:,.0f} messages a second one by one and {batch:,.0f} in batches of "
-            f"{size}; by this law batches of {size} reach {100 * size * message_ms / batch_ms:.0f} % of what batches "
-            f"without a bound would. Two hosts are {where} here."
-        )
-    ]
-
-
 EXPERIMENTS: Sequence[Experiment] = (
     Experiment(
         name="sqs-blast",
@@ -602,27 +456,5 @@ EXPERIMENTS: Sequence[Experiment] = (
         plots=_window_plots,
         grids=as_numbers(_window_plots),
         answer=_window_answer,
-    ),
-    Experiment(
-        name="queue-ten-thousand",
-        title="Ten thousand messages, one at a time and in batches",
-        study="001",
-        section="6",
-        summary="All are sent, then received and deleted by one thread; in which order they come.",
-        steps=_ten_thousand_steps,
-        quantities=_ten_thousand_quantities,
-        plots=_ten_thousand_plots,
-        answer=_ten_thousand_answer,
-    ),
-    Experiment(
-        name="producer-consumer",
-        title="Producers and consumers",
-        study="003",
-        section="the example",
-        summary="Single requests from one host and from two, and batches of ten.",
-        steps=_guide_steps,
-        quantities=_guide_quantities,
-        plots=_guide_plots,
-        answer=_guide_answer,
     ),
 )

@@ -1,4 +1,4 @@
-"""Knows the published reads and writes at random times through a month, and the surge."""
+"""Knows the published reads and writes at random times through a month."""
 
 from __future__ import annotations
 
@@ -22,13 +22,8 @@ from penstock.experiments.experiment import (
     Records,
     Series,
     Step,
-    as_numbers,
-    busiest,
     curve_series,
     download_step,
-    each_of,
-    enough,
-    knee,
     published,
     published_points,
     quantile,
@@ -477,83 +472,6 @@ def _hedge_sentence(pairs: Sequence[tuple[float, float]]) -> str:
     )
 
 
-# The surge
-
-_MORE_BY_A_PROCESS = 1.5
-_HOSTS = {"one host": 1, "two hosts": 2}
-
-
-def _surge_steps(form: Form) -> Sequence[Step]:
-    is_short = form is Form.SHORT
-    size, count, threads = (MB, 6, 2) if is_short else (100 * MB, 600 * 32 // 100, 6)
-    return [
-        download_step(
-            f"surge/{copies}/{n}",
-            "surge",
-            size,
-            n,
-            count=count,
-            copy_count=copies,
-            process_count=1,
-            duration_seconds=None if is_short else 600.0,
-        )
-        for copies in (1, 2)
-        for n in range(1, threads + 1)
-    ]
-
-
-def _surge_quantities(records: Records) -> Quantities:
-    curve = records.curve("surge/1/")
-    if 1.0 not in curve or 6.0 not in curve:
-        return {}
-    return {
-        "surge.ratio": curve[6.0] / curve[1.0],
-        "surge.aggregate": curve[6.0],
-        "surge.per-thread": curve[6.0] / 6.0 / curve[1.0],
-    }
-
-
-def _surge_plots(records: Records) -> Sequence[Plot]:
-    rates = {name: records.curve(f"surge/{count}/") for name, count in _HOSTS.items()}
-    measured = [curve_series(name, curve) for name, curve in rates.items() if curve]
-    plot = Plot(
-        title="Reads of 100 MB, one host and two",
-        x_title="threads",
-        y_title="MB/s",
-        series=[*measured, published_points("one host", {1: 10.0, 6: 30.0})],
-    )
-    each = [
-        replace(one, y=[rate / _HOSTS.get(one.name, 1) for rate in one.y]) for one in each_of(plot.series)
-    ]
-    return [replace(plot, title="Reads of 100 MB, each thread", series=each), plot]
-
-
-def _surge_answer(records: Records) -> Sequence[str]:
-    curve, two = records.curve("surge/1/"), records.curve("surge/2/")
-    if len(curve) < 2:
-        return []
-    most = max(two.keys() & curve.keys(), default=0.0)
-    ratio = two[most] / curve[most] if most else 0.0
-    if not records.is_here:
-        sentence = (
-            f"{knee(curve):.0f} threads are enough: the host's 250 Mbit/s are the limit from there on, not its "
-            f"processor. Two hosts move {ratio:.1f} times as much, so the service is not the limit either. In the "
-            "lab each host is a link of its own; on real services a process, so that two share what this host has."
-        )
-        return [sentence]
-    busy = busiest(records.below("surge/1/"))
-    least, last = min(curve), max(curve)
-    share = curve[last] / last / (curve[least] / least)
-    told = (
-        f"{enough(curve, 'threads')}; each of {last:.0f} has {share:.2f} of what one alone has, and the busiest "
-        f"process wants {100 * busy:.0f} % of a processor."
-    )
-    if most:
-        limit = "a process" if ratio > _MORE_BY_A_PROCESS else "this host or the service"
-        told += f" Two processes with {most:.0f} threads each move {ratio:.1f} times as much: {limit} is the limit."
-    return [told]
-
-
 EXPERIMENTS: Sequence[Experiment] = (
     Experiment(
         name="poisson-probes",
@@ -567,17 +485,5 @@ EXPERIMENTS: Sequence[Experiment] = (
         plots=_poisson_plots,
         grids=_poisson_grids,
         answer=_poisson_answer,
-    ),
-    Experiment(
-        name="surge",
-        title="One to six threads, one host and two",
-        study="001",
-        section="5.7, figure 8",
-        summary="Reads of 100 MB for ten minutes each.",
-        steps=_surge_steps,
-        quantities=_surge_quantities,
-        plots=_surge_plots,
-        grids=as_numbers(lambda records: _surge_plots(records)[1:]),
-        answer=_surge_answer,
     ),
 )

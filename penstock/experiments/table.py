@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from penstock.experiments import locations, parallel_transfers, queues, random_times, threads_by_size, uploads
+from penstock.experiments import (
+    locations,
+    parallel_transfers,
+    queue_throughput,
+    queues,
+    random_times,
+    threads_by_size,
+    uploads,
+)
 from penstock.experiments.experiment import Experiment
 
-_STUDIED = (queues, uploads, random_times, locations, threads_by_size, parallel_transfers)
+_STUDIED = (queues, queue_throughput, uploads, random_times, parallel_transfers, locations, threads_by_size)
 EXPERIMENTS: Mapping[str, Experiment] = {
     row.name: row
     for row in sorted((row for rows in _STUDIED for row in rows.EXPERIMENTS), key=lambda row: row.study)

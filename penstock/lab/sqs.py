@@ -4,9 +4,8 @@ A message that was sent is hidden until it has spread (and its delay is over), t
 it for the visibility timeout and gives a new handle; only a delete with the newest handle removes it. An
 older handle is accepted and does nothing, which is how one late deleter can fill a queue with copies.
 
-A FIFO queue keeps the order within each message group: a receive takes the messages of a group in order, and while any
-of them is in flight nobody gets another of that group. Old handles and expired ones are refused. A deduplication id
-that came in the last five minutes is accepted and stores nothing.
+Of a FIFO queue old handles and expired ones are refused. A deduplication id that came in the last five minutes is
+accepted and stores nothing. What a receive may find is in `sqs_shelves.py`.
 
 A request takes `(request + message * batch) * variation` seconds, stretched by how many run at the same time
 (universal scalability). Half of it passes before the queue is touched, half after.
@@ -20,13 +19,14 @@ import heapq
 import math
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from penstock.clock import Clock
 from penstock.lab.allowance import RequestAllowance
+from penstock.lab.sqs_shelves import Groups, Message, Shards, Shelf
 
 BATCH_MESSAGE_COUNT_MAX = 10
 PAYLOAD_BYTES_MAX = 1_048_576  # of one message and of one batch
@@ -86,23 +86,6 @@ class QueueTruth:
     fifo_high_throughput_request_rate_per_second_max: float = 2400.0  # the same with a limit for each group
 
 
-@dataclass(slots=True, eq=False)
-class _Message:
-    number: int
-    body: str
-    attributes: Mapping[str, object]
-    system_attributes: Mapping[str, str]
-    group: str
-    shard: int
-    sent_at: datetime
-    expires_seconds: float
-    first_received_at: datetime | None = None
-    receive_count: int = 0
-    hidden_generation: int = 0  # which entry of the queue's hidden heap is the true one
-    is_visible: bool = False
-    is_deleted: bool = False
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sending:
     """One message as it is sent; a FIFO queue needs its group."""
@@ -143,146 +126,6 @@ def md5_of(body: str) -> str:
     return hashlib.md5(body.encode(), usedforsecurity=False).hexdigest()
 
 
-class _Shelf(Protocol):
-    """Where visible messages are, and which of them a receive may find."""
-
-    @property
-    def has_some(self) -> bool: ...
-
-    def visible_from(self, message: _Message, seconds: float) -> float:
-        """When a new message that has spread at this time of the loop may be seen."""
-        ...
-
-    def put(self, message: _Message) -> None: ...
-
-    def take(
-        self, count_max: int, is_there: Callable[[_Message], bool], *, every_shard: bool
-    ) -> list[_Message]:
-        """Take off what a receive finds; what is no longer there is dropped."""
-        ...
-
-    def settle(self, message: _Message) -> None:
-        """A message that was taken is deleted, or will be put again."""
-        ...
-
-    def clear(self) -> None: ...
-
-
-class _Shards:
-    """A standard queue: spread over servers, of which a short poll asks a few."""
-
-    def __init__(self, truth: QueueTruth, chance: random.Random) -> None:
-        self._chance = chance
-        self._short_poll_shard_count = truth.short_poll_shard_count
-        self._shards: list[deque[_Message]] = [deque() for _ in range(truth.shard_count)]
-        self._next_shard = 0
-
-    @property
-    def has_some(self) -> bool:
-        return any(message.is_visible for shard in self._shards for message in shard)
-
-    def visible_from(self, message: _Message, seconds: float) -> float:  # noqa: ARG002  # each by itself
-        return seconds
-
-    def put(self, message: _Message) -> None:
-        self._shards[message.shard].append(message)
-
-    def take(
-        self, count_max: int, is_there: Callable[[_Message], bool], *, every_shard: bool
-    ) -> list[_Message]:
-        taken: list[_Message] = []
-        for shard in self._to_search(every_shard=every_shard):
-            while shard and len(taken) < count_max:
-                message = shard.popleft()
-                if is_there(message):
-                    taken.append(message)
-        return taken
-
-    def settle(self, message: _Message) -> None:
-        """No message holds up another."""
-
-    def clear(self) -> None:
-        for shard in self._shards:
-            shard.clear()
-
-    def _to_search(self, *, every_shard: bool) -> list[deque[_Message]]:
-        count = len(self._shards)
-        if every_shard or self._short_poll_shard_count >= count:
-            self._next_shard = (self._next_shard + 1) % count
-            return self._shards[self._next_shard :] + self._shards[: self._next_shard]
-        return self._chance.sample(self._shards, self._short_poll_shard_count)
-
-
-@dataclass(slots=True)
-class _Group:
-    waiting: list[tuple[int, _Message]] = field(default_factory=list)  # a heap: the earliest sent first
-    in_flight_count: int = 0
-    hidden_count: int = 0  # sent and not yet spread
-    visible_from_seconds: float = -math.inf
-
-
-class _Groups:
-    """A FIFO queue: within a group the earliest first, and none while another is in flight."""
-
-    def __init__(self) -> None:
-        self._groups: dict[str, _Group] = {}
-        self._open: dict[str, None] = {}  # groups with something to take, the longest open first
-
-    @property
-    def has_some(self) -> bool:
-        return bool(self._open)
-
-    def visible_from(self, message: _Message, seconds: float) -> float:
-        group = self._groups.setdefault(message.group, _Group())
-        group.hidden_count += 1
-        group.visible_from_seconds = max(group.visible_from_seconds, seconds)
-        return group.visible_from_seconds
-
-    def put(self, message: _Message) -> None:
-        group = self._groups[message.group]
-        group.hidden_count -= 1
-        heapq.heappush(group.waiting, (message.number, message))
-        self._look(message.group)
-
-    def take(
-        self,
-        count_max: int,
-        is_there: Callable[[_Message], bool],
-        *,
-        every_shard: bool,  # noqa: ARG002  # order needs all of them
-    ) -> list[_Message]:
-        taken: list[_Message] = []
-        for name in list(self._open):
-            group = self._groups[name]
-            while group.waiting and len(taken) < count_max:
-                _, message = heapq.heappop(group.waiting)
-                if is_there(message):
-                    taken.append(message)
-                    group.in_flight_count += 1
-            self._look(name)
-        return taken
-
-    def settle(self, message: _Message) -> None:
-        group = self._groups[message.group]
-        group.in_flight_count -= 1
-        group.hidden_count += not message.is_deleted  # until it is put again
-        self._look(message.group)
-
-    def clear(self) -> None:
-        self._groups.clear()
-        self._open.clear()
-
-    def _look(self, name: str) -> None:
-        """Open or close the group; forget it when it is empty."""
-        group = self._groups[name]
-        if group.waiting and not group.in_flight_count:
-            self._open.setdefault(name)
-        else:
-            self._open.pop(name, None)
-        if not (group.waiting or group.in_flight_count or group.hidden_count):
-            del self._groups[name]
-
-
 class Queue:
     """The messages of one queue. Nothing here takes time, but time passes: see `release`."""
 
@@ -299,11 +142,13 @@ class Queue:
         self._clock = clock
         self._chance = chance
         self._loop = asyncio.get_running_loop()
-        self._messages: dict[int, _Message] = {}
+        self._messages: dict[int, Message] = {}
         self.is_fifo = self.attributes.get("FifoQueue") == "true"
-        self._shelf: _Shelf = _Groups() if self.is_fifo else _Shards(truth, chance)
+        self._shelf: Shelf = (
+            Groups() if self.is_fifo else Shards(truth.shard_count, truth.short_poll_shard_count, chance)
+        )
         self._numbers_by_deduplication_id: dict[str, tuple[float, int]] = {}  # with when each is forgotten
-        self._hidden: list[tuple[float, int, _Message]] = []  # a heap, with the generation of each
+        self._hidden: list[tuple[float, int, Message]] = []  # a heap, with the generation of each
         self.visible_count = 0  # messages that a receive could find
         self.in_flight_count = 0  # received, not deleted, and still hidden
         self._sent_count = 0
@@ -340,7 +185,7 @@ class Queue:
         if known is not None:
             return known
         self._sent_count += 1
-        message = _Message(
+        message = Message(
             number=self._sent_count,
             body=sending.body,
             attributes=sending.attributes,
@@ -424,7 +269,7 @@ class Queue:
         self._shelf.clear()
         self.visible_count = self.in_flight_count = 0
 
-    def _addressed(self, receipt_handle: str) -> _Message | None:
+    def _addressed(self, receipt_handle: str) -> Message | None:
         """Find the message that this handle may act on: none if it is gone or the handle is an old one."""
         prefix, _, numbers = receipt_handle.partition(".")
         number, _, receive_count = numbers.partition(".")
@@ -459,12 +304,12 @@ class Queue:
         median, sigma = self._truth.spread_seconds_median, self._truth.spread_sigma
         return median * math.exp(self._chance.gauss(0.0, sigma)) if sigma > 0 else median
 
-    def _hide(self, message: _Message, seconds: float) -> None:
+    def _hide(self, message: Message, seconds: float) -> None:
         self._generation += 1
         message.hidden_generation = self._generation
         heapq.heappush(self._hidden, (self._loop.time() + seconds, self._generation, message))
 
-    def _show(self, message: _Message) -> None:
+    def _show(self, message: Message) -> None:
         if message.receive_count > 0:
             self.in_flight_count -= 1
             self._shelf.settle(message)
@@ -472,7 +317,7 @@ class Queue:
         self.visible_count += 1
         self._shelf.put(message)
 
-    def _may_be_given(self, message: _Message) -> bool:
+    def _may_be_given(self, message: Message) -> bool:
         if message.is_deleted:
             return False
         if message.expires_seconds < self._loop.time():
@@ -482,7 +327,7 @@ class Queue:
             return False
         return True
 
-    def _give(self, message: _Message, visibility_seconds: float) -> Copy:
+    def _give(self, message: Message, visibility_seconds: float) -> Copy:
         message.is_visible = False
         self.visible_count -= 1
         self.in_flight_count += 1
@@ -526,7 +371,7 @@ class Queue:
             self._timer.cancel()
         self._timer = self._loop.call_at(due_seconds, self._on_timer)
 
-    def _is_stale(self, hidden: tuple[float, int, _Message]) -> bool:
+    def _is_stale(self, hidden: tuple[float, int, Message]) -> bool:
         _, generation, message = hidden
         return message.is_deleted or generation != message.hidden_generation
 

@@ -135,3 +135,16 @@ def a_link(**changes: Any) -> LinkTruth:
         service_latency_seconds_median=0.002,
     )
     return dataclasses.replace(plain, **changes)
+
+
+def a_queue_setting(
+    senders: int, receivers: int, deleters: int, batch: int, **bounds: Any
+) -> SqsDeliverySetting:
+    """So many threads of each kind; `bounds` are windows and a limit."""
+    return SqsDeliverySetting(
+        sender_thread_count=senders,
+        receiver_thread_count=receivers,
+        deleter_thread_count=deleters,
+        batch_message_count=batch,
+        **bounds,
+    )

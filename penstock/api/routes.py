@@ -3,7 +3,7 @@
 A lease is a connection: it is granted when its stream begins and ends with it, whichever side that ends, so that a
 killed holder's share is free as soon as the kernel has closed its socket.
 
-It speaks to the rest of the daemon through `Advisor` alone. The advice that stands is encoded once for each
+It speaks to the rest of the daemon through `advisor.py` alone. The advice that stands is encoded once for each
 change, by `publish`; the snapshot file, ``/v1/recommendations`` and the watchers all get the same bytes. Each
 line of a watch is the whole state, so a slow watcher that misses lines has missed nothing but the past.
 
@@ -17,16 +17,17 @@ import dataclasses
 import hashlib
 import logging
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from aiohttp import HttpVersion11, web
+from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from penstock.api.advisor import Advisor, NoRoomError, RefusedError
 from penstock.api.answers import RememberedAnswers
 from penstock.api.complaints import Complaints
 from penstock.api.leases import (
@@ -43,12 +44,12 @@ from penstock.api.listener import LAST_REQUEST, ConnectionLimits
 from penstock.api.peer import Peer, peer_of
 from penstock.api.snapshot import write_snapshot
 from penstock.api.turns import Turns
+from penstock.api.watcher import Watcher
 from penstock.api.wire import (
     SCHEMA,
     Claim,
     Mistake,
     Question,
-    Snapshot,
     UnreadableError,
     encode,
     mistakes_document,
@@ -61,7 +62,7 @@ from penstock.api.wire import (
     snapshot_document,
 )
 from penstock.clock import Clock
-from penstock.vocabulary import Basis, Observation, Recommendation, Setting
+from penstock.vocabulary import Basis
 
 _log = logging.getLogger(__name__)
 
@@ -71,86 +72,6 @@ _PROBLEM = "application/problem+json"
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 _LEARNED = frozenset({Basis.MODEL, Basis.MEASURED})
 _IS_STREAMED = web.RequestKey("is_streamed", bool)  # the head of its answer is said, and no other can follow
-
-
-class RefusedError(Exception):
-    """The daemon understood and will not do it now; the message says why, and what to do."""
-
-
-class NoRoomError(Exception):
-    """What was sent cannot be kept, for the disk is full; the message says what to do."""
-
-
-class Advisor(Protocol):
-    """What the socket needs of the daemon. No answer here may wait for a fit or a probe."""
-
-    @property
-    def probed_operations(self) -> Collection[str]:
-        """Those that are measured here; the others will never have more than a guess."""
-        ...
-
-    def snapshot(self) -> Snapshot:
-        """All the advice that stands, with the generation that each answer carries."""
-        ...
-
-    def recommend(self, question: Question) -> Recommendation[Any]:
-        """The advice for this question; always some."""
-        ...
-
-    def assess(
-        self, question: Question, setting: Setting, *, host_fraction: float | None = None
-    ) -> Recommendation[Any]:
-        """What a setting that was chosen elsewhere will do for this question, as a recommendation."""
-        ...
-
-    def explain(self, question: Question) -> Mapping[str, Any]:
-        """Why that is the advice: the fit, the alternatives, the evidence, as JSON values and dates."""
-        ...
-
-    def status(self) -> Mapping[str, Any]:
-        """What the daemon does, has done and has spent, as JSON values and dates; units in the names."""
-        ...
-
-    def leftovers(self) -> Mapping[str, Any]:
-        """What probes left outside and nobody uses, as JSON values."""
-        ...
-
-    def clients(self) -> Mapping[str, Any]:
-        """What was heard of applications, and what they would gain, as JSON values."""
-        ...
-
-    def metrics(self) -> bytes:
-        """The same for Prometheus, in its text format."""
-        ...
-
-    def troubles(self) -> Sequence[Mapping[str, Any]]:
-        """What keeps the daemon from its work, as JSON values and dates: `name`, `subject`, `sentence`, ..."""
-        ...
-
-    async def record(
-        self, reports: Sequence[Observation[Any]], *, uid: int, process_id: int
-    ) -> Sequence[str | None]:
-        """Keep what this process of this user measured; for each report, why it was refused, or None.
-
-        Raises NoRoomError when none can be kept.
-        """
-        ...
-
-    async def request_probe(self, operation: str, payload_size_bytes: int) -> str:
-        """Probe this out of turn, within the budget. Returns a sentence about when. Raises RefusedError."""
-        ...
-
-    async def remove_leftovers(self) -> Mapping[str, Any]:
-        """Try to remove all of these between two probes, and say what came of it. Raises RefusedError."""
-        ...
-
-    async def believe_clock(self) -> str:
-        """Take the clock for right: what was spent ahead of it counts as spent now. Returns a sentence."""
-        ...
-
-    async def reload(self) -> str:
-        """Read the configuration again. Returns a sentence about what changed. Raises RefusedError."""
-        ...
 
 
 @dataclass(eq=False)
@@ -167,7 +88,7 @@ class Api:
 
     def __post_init__(self) -> None:
         self._is_closing = False
-        self._watchers: set[_Watcher] = set()
+        self._watchers: set[Watcher] = set()
         self.answers = RememberedAnswers()
         self.turns = Turns()
         self._shares_changed = asyncio.Event()
@@ -284,7 +205,7 @@ class Api:
 
     async def _get_watch(self, request: web.Request) -> web.StreamResponse:
         response = await _stream(request)
-        watcher = _Watcher(request)
+        watcher = Watcher(request)
         self._watchers.add(watcher)
         try:
             while not self._is_closing:
@@ -540,40 +461,6 @@ def _problem(
 
 def _json(document: Mapping[str, Any], *, status: int = 200, content_type: str = _JSON) -> web.Response:
     return web.Response(body=encode(document), status=status, content_type=content_type)
-
-
-class _Watcher:
-    """Somebody who watches. Who has taken everything so far is told at once, without his handler being woken."""
-
-    def __init__(self, request: web.Request) -> None:
-        self.told = b""
-        self._transport = request.transport
-        self._is_chunked = request.version >= HttpVersion11
-        self._behind: asyncio.Future[None] | None = None  # while his handler waits
-
-    def tell(self, line: bytes, chunk: bytes) -> None:
-        """Send him the new state, or leave it to his handler when there is more that he has not taken."""
-        transport = self._transport
-        if self._behind is None or transport is None or transport.is_closing():
-            return
-        if transport.get_write_buffer_size():
-            self.wake()
-            return
-        transport.write(chunk if self._is_chunked else line)
-        self.told = line
-
-    async def is_behind(self) -> None:
-        """Wait until his handler has something to do."""
-        self._behind = asyncio.get_running_loop().create_future()
-        try:
-            await self._behind
-        finally:
-            self._behind = None
-
-    def wake(self) -> None:
-        """Let his handler look."""
-        if self._behind is not None and not self._behind.done():
-            self._behind.set_result(None)
 
 
 async def _stream(request: web.Request) -> web.StreamResponse:

@@ -77,6 +77,16 @@ class Question:
     service_class: str
     demand: Demand
 
+    def context(self, home: Place) -> Context:
+        """What it is about, seen from a daemon that is there."""
+        place = Place(
+            operation=self.operation,
+            region=self.region or home.region,
+            instance_type=self.instance_type or home.instance_type,
+            service_class=self.service_class,
+        )
+        return Context(place=place, payload_size_bytes=self.payload_size_bytes)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
@@ -427,7 +437,7 @@ _LatencySeconds = Annotated[float, msgspec.Meta(ge=0, le=86400)]
 _ReportedName = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}\Z")]
 _RATE_BYTES_PER_SECOND_MAX = 3.2e12 / 8  # the largest hosts of EC2 are sold with 3,200 Gbit/s
 _REPORT_AGE_MAX = timedelta(days=1)
-_CLOCK_SKEW_MAX = timedelta(minutes=1)
+CLOCK_SKEW_MAX = timedelta(minutes=1)
 _MEASURE_COUNT_MAX = 32
 _MEASURE_MAX = 1e15
 _SECONDS_MAX = 86400.0
@@ -479,7 +489,7 @@ def _implausible(report: _Report, now: datetime) -> Iterable[Mistake]:
     else:
         yield from _illegal_knobs(report.setting, row.setting_type)
         yield from _too_large(report.payload_size_bytes, row)
-    if not now - _REPORT_AGE_MAX <= report.started_at <= now + _CLOCK_SKEW_MAX:
+    if not now - _REPORT_AGE_MAX <= report.started_at <= now + CLOCK_SKEW_MAX:
         yield Mistake(
             "started_at", "lies more than a day back or in the future; report soon after the transfer"
         )

@@ -10,8 +10,8 @@ from datetime import datetime
 from importlib.metadata import version
 from typing import Any
 
+from penstock.api.advisor import NoRoomError, RefusedError
 from penstock.api.leases import LeaseBook, lease_documents
-from penstock.api.routes import NoRoomError, RefusedError
 from penstock.api.wire import Question, Snapshot, recommendation_document
 from penstock.clock import Clock
 from penstock.daemon.async_store import AsyncStore
@@ -74,7 +74,7 @@ class Advisory:
         return self.board.snapshot(self.clock.now())
 
     def recommend(self, question: Question) -> Recommendation[Any]:
-        context, demand = self._context(question), self._beside_neighbours(question)
+        context, demand = question.context(self.home), self._beside_neighbours(question)
         answer = self.board.recommend(context, demand, self.clock.now())
         return _telling_of_neighbours(answer, question.demand)
 
@@ -85,7 +85,7 @@ class Advisory:
 
         Of a lease it is the part of the host, and so of what the fleet leaves to the host.
         """
-        context, demand = self._context(question), self._beside_neighbours(question)
+        context, demand = question.context(self.home), self._beside_neighbours(question)
         answer = self.board.assess(context, demand, setting, self.clock.now())
         share = self.conductor.limits.share(question.operation) if self.conductor.limits else None
         if share is not None and host_fraction is not None:
@@ -94,7 +94,7 @@ class Advisory:
 
     def _beside_neighbours(self, question: Question) -> Demand:
         """The demand, for what the host sustains where its credits do not suffice for other leases as well."""
-        context, demand = self._context(question), question.demand
+        context, demand = question.context(self.home), question.demand
         fit, others = self.board.fit(context.place), self.leases.claimed_bytes(question)
         model = OPERATIONS[context.operation].model
         if not others or fit is None or not is_current(fit, model):
@@ -104,7 +104,7 @@ class Advisory:
         return demand if is_kept else dataclasses.replace(demand, regime=regime)
 
     def explain(self, question: Question) -> Mapping[str, Any]:
-        context, recommendation = self._context(question), self.recommend(question)
+        context, recommendation = question.context(self.home), self.recommend(question)
         fit = self.board.fit(context.place)
         return {
             "recommendation": recommendation_document(recommendation, generation=self.board.generation),
@@ -310,15 +310,6 @@ class Advisory:
         return await self.take_up()
 
     # --- Documents
-
-    def _context(self, question: Question) -> Context:
-        place = Place(
-            operation=question.operation,
-            region=question.region or self.home.region,
-            instance_type=question.instance_type or self.home.instance_type,
-            service_class=question.service_class,
-        )
-        return Context(place=place, payload_size_bytes=question.payload_size_bytes)
 
     def _alternatives(self, fit: Fit, recommendation: Recommendation[Any]) -> list[dict[str, Any]]:
         """The advice first, then what it was chosen from, and what each would take.

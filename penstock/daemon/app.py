@@ -13,8 +13,9 @@ from typing import Any
 
 import msgspec
 
+from penstock.api.advisor import RefusedError
 from penstock.api.listener import ConnectionLimits, serving
-from penstock.api.routes import Api, RefusedError
+from penstock.api.routes import Api
 from penstock.api.wire import snapshot_document
 from penstock.clock import Clock, SystemClock
 from penstock.daemon import host

@@ -17,6 +17,7 @@ from typing import Any
 
 from penstock.operations.operation import Service
 from penstock.operations.table import OPERATIONS
+from penstock.optimizer.reports import reports_by_user
 from penstock.vocabulary import Observation, Setting, divided_knobs, knobs
 
 _OVERLAP_FRACTION_MIN = 0.05  # of this one's time: less changes less than transfers differ among themselves
@@ -26,10 +27,8 @@ def together(reports: Sequence[Observation[Any]]) -> list[Observation[Any]]:
     """The same reports of one place, each with what the user's others moved beside it."""
     if not reports or OPERATIONS[reports[0].context.operation].service is not Service.S3:
         return list(reports)
-    by_user: dict[int | None, list[Observation[Any]]] = {}
-    for report in reports:
-        by_user.setdefault(report.reporter_uid, []).append(report)
-    return [_with_others(report, by_user[report.reporter_uid]) for report in reports]
+    theirs = reports_by_user(reports)
+    return [_with_others(report, theirs[report.reporter_uid]) for report in reports]
 
 
 def _with_others(report: Observation[Any], of_user: Iterable[Observation[Any]]) -> Observation[Any]:

@@ -12,7 +12,7 @@ import logging
 import math
 import random
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
 from typing import Any
 from urllib.parse import quote
@@ -34,7 +34,7 @@ from penstock.probes.outside import (
     RequestError,
 )
 from penstock.probes.removal import all_tried
-from penstock.vocabulary import BESIDE_PAYLOAD_BYTES, Context, Cost, Observation, Place, Tariff
+from penstock.vocabulary import BESIDE_PAYLOAD_BYTES, Cost, Observation, Place, Tariff
 
 PAUSE_SECONDS = 60.0  # between heartbeats
 PAUSE_SECONDS_PER_HOST = 2.0  # in a fleet of more than thirty: all read what each writes
@@ -388,14 +388,7 @@ def wanted_by_leases(board: Board, leases: LeaseBook, home: Place, operation: st
         question = lease.claim.question
         if question.operation != operation:
             continue
-        place = replace(
-            home,
-            operation=operation,
-            region=question.region or home.region,
-            instance_type=question.instance_type or home.instance_type,
-            service_class=question.service_class,
-        )
-        context = Context(place=place, payload_size_bytes=question.payload_size_bytes)
+        context = question.context(home)
         made += board.request_rate_per_second(board.alone(context, question.demand, now))
         boundless = board.alone(context, endless(question.demand), now)
         most = max(most, board.request_rate_per_second(boundless))

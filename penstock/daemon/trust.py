@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from penstock.api.wire import CLOCK_SKEW_MAX
 from penstock.clock import Clock
 from penstock.operations.table import OPERATIONS
 from penstock.units import format_rate
@@ -23,7 +24,6 @@ CEILING_FACTOR_MAX = 2.0  # over the instance's peak in our table, which may be 
 PLACE_COUNT_MAX_PER_USER = 8  # besides those that are probed: each is fitted
 PLACE_COUNT_MAX = 64
 USER_COUNT_MAX = 1024
-_CLOCK_SKEW_MAX = timedelta(minutes=1)
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ class Door:
             return "nothing arrived, so there is nothing to learn from it"
         if (
             report.started_at + timedelta(seconds=report.duration_seconds)
-            > self._clock.now() + _CLOCK_SKEW_MAX
+            > self._clock.now() + CLOCK_SKEW_MAX
         ):
             return "it ends in the future; report when the transfer is done, and check the clock"
         row = OPERATIONS[place.operation]

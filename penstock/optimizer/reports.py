@@ -235,12 +235,17 @@ def _thinned(
     reports: Sequence[Observation[Any]], total_max: int, user_max: int | None
 ) -> tuple[Observation[Any], ...]:
     """The newest, users in turn, and of each user its settings and sizes in turn; oldest first."""
-    by_user: dict[int | None, list[Observation[Any]]] = {}
-    for report in reports:
-        by_user.setdefault(report.reporter_uid, []).append(report)
-    queues = [_varied(group)[:user_max] for group in by_user.values()]
+    queues = [_varied(group)[:user_max] for group in reports_by_user(reports).values()]
     chosen = _in_turn(queues)[:total_max]
     return tuple(sorted(chosen, key=lambda o: o.started_at))
+
+
+def reports_by_user(reports: Sequence[Observation[Any]]) -> dict[int | None, list[Observation[Any]]]:
+    """Those of each user, in their order."""
+    found: dict[int | None, list[Observation[Any]]] = {}
+    for report in reports:
+        found.setdefault(report.reporter_uid, []).append(report)
+    return found
 
 
 def _varied(reports: Sequence[Observation[Any]]) -> list[Observation[Any]]:

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from penstock.api.acceptor import Acceptor
+from penstock.api.advisor import NoRoomError, RefusedError
 from penstock.api.listener import ConnectionLimits, open_socket, remove_socket, serving
-from penstock.api.routes import Api, NoRoomError, RefusedError
+from penstock.api.routes import Api
 from penstock.api.wire import Question, Snapshot, recommendation_document
 from penstock.clock import SystemClock
 from penstock.daemon.forecast import Forecast, scarcity
@@ -35,6 +36,7 @@ from penstock.vocabulary import (
     Recommendation,
     Setting,
 )
+from tests.factories import a_queue_setting
 
 SETTING_TYPES = {
     "s3_upload": S3UploadSetting,
@@ -44,9 +46,7 @@ SETTING_TYPES = {
 SETTINGS: Mapping[str, Setting] = {
     "s3_upload": S3UploadSetting(thread_count=32, part_size_bytes=16 * MiB),
     "s3_download": S3DownloadSetting(thread_count=32, range_size_bytes=16 * MiB),
-    "sqs_delivery": SqsDeliverySetting(
-        sender_thread_count=4, receiver_thread_count=6, deleter_thread_count=6, batch_message_count=10
-    ),
+    "sqs_delivery": a_queue_setting(4, 6, 6, batch=10),
 }
 LEFT_BEHIND: Mapping[str, Any] = {
     "kind": "s3_object",

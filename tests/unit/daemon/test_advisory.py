@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from penstock.api.advisor import RefusedError
 from penstock.api.leases import Appetite, LeaseBook
-from penstock.api.routes import RefusedError
 from penstock.api.wire import Claim, encode, read_question
 from penstock.daemon.advisory import Advisory
 from penstock.daemon.audit import Audit

@@ -9,11 +9,23 @@ from pathlib import Path
 from typing import Any
 
 from penstock.client.connection import ask
-from penstock.lab.worlds import World
+from penstock.lab.link import LinkTruth
+from penstock.lab.worlds import NEAR, World
 from penstock.trial.stage import Process, daemon, lab_endpoint, status_of
 from tests.real.servers import plain_client
 from tests.waiting import until
 
+FAST = World(
+    name="fast",
+    story="quick enough for a test",
+    link=LinkTruth(
+        round_trip_seconds=0.001,
+        connection_rate_bytes_per_second=8e6,
+        host_rate_bytes_per_second=40e6,
+        service_latency_seconds_median=0.005,
+    ),
+    queue=NEAR.queue,
+)
 HERE = """
 [daemon]
 state_directory = "{directory}/state"

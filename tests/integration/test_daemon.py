@@ -18,11 +18,8 @@ from click.testing import CliRunner
 
 from penstock.cli.main import cli
 from penstock.client.connection import ask
-from penstock.lab import worlds
-from penstock.lab.link import LinkTruth
-from penstock.lab.worlds import World
 from penstock.trial.stage import CREDENTIALS, process, status_of
-from tests.daemon_house import BOUNDLESS, HERE, DaemonHouse, lab_endpoints
+from tests.daemon_house import BOUNDLESS, FAST, HERE, DaemonHouse, lab_endpoints
 from tests.loopback import Answers, Server, serving
 from tests.programs import ran
 from tests.real.servers import plain_client
@@ -30,18 +27,6 @@ from tests.waiting import until
 
 WAIT_SECONDS_MAX = 120.0
 BUCKET = "test-bucket"
-FAST = World(
-    name="fast",
-    story="quick enough for a test",
-    link=LinkTruth(
-        round_trip_seconds=0.001,
-        connection_rate_bytes_per_second=8e6,
-        host_rate_bytes_per_second=40e6,
-        service_latency_seconds_median=0.005,
-    ),
-    queue=worlds.NEAR.queue,
-)
-
 CONFIGURATION = f"""{HERE}
 connect_timeout_seconds = "1s"
 read_timeout_seconds = "5s"

@@ -17,24 +17,15 @@ import pytest
 from penstock.client.advice import Adviser
 from penstock.client.connection import NoDaemonError, ask
 from penstock.client.lease import Lease
-from penstock.lab.link import LinkTruth
-from penstock.lab.worlds import NEAR, World
 from penstock.trial.faces.face import Clients
 from penstock.trial.stage import CREDENTIALS, Process, lab_endpoint, process
-from tests.daemon_house import BOUNDLESS, HERE
+from tests.daemon_house import BOUNDLESS, FAST, HERE
 from tests.integration import made_up
 from tests.programs import ran
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 WITH_MADE_UP = {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests/integration/with_made_up'}"}
-LINK = LinkTruth(
-    round_trip_seconds=0.001,
-    connection_rate_bytes_per_second=8e6,
-    host_rate_bytes_per_second=40e6,
-    service_latency_seconds_median=0.005,
-)
-WORLD = World(name="fast", story="quick enough for a test", link=LINK, queue=NEAR.queue)
 NOBODY = "http://127.0.0.1:9"  # an address of this host where nothing listens
 QUESTION = f"/v1/recommendation?operation={made_up.NAME}&payload_size_bytes=1GiB"
 CONFIGURATION = f"""{HERE}
@@ -104,7 +95,7 @@ def test_each_command_that_takes_an_operation_takes_it(command: str) -> None:
 def test_it_is_probed_and_advised_and_leaves_nothing_behind(tmp_path: Path) -> None:
     """`penstock run` names it where nothing is enabled, and measures it where it is."""
     assert "or [probes.s3_made_up]" in penstock("run", "--once", "--config", "/dev/null").stderr
-    with lab_endpoint("s3", WORLD, tmp_path) as endpoint_url:
+    with lab_endpoint("s3", FAST, tmp_path) as endpoint_url:
         s3 = Clients(endpoint_url, "").s3()
         failed = penstock("run", "--once", "--config", configured(tmp_path, endpoint_url))
         assert failed.returncode == 1

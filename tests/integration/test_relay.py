@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import aiohttp
 import pytest
@@ -23,13 +24,7 @@ SHORT = LinkTruth(
     host_rate_bytes_per_second=400e6,
     service_latency_seconds_median=0.0,
 )
-REFUSING = LinkTruth(
-    round_trip_seconds=0.0,
-    connection_rate_bytes_per_second=200e6,
-    host_rate_bytes_per_second=400e6,
-    service_latency_seconds_median=0.0,
-    prefix_request_rate_per_second=1e-6,
-)
+REFUSING = replace(SHORT, prefix_request_rate_per_second=1e-6)
 
 
 class Server:
@@ -99,12 +94,7 @@ async def test_what_is_above_the_request_rate_never_arrives() -> None:
 
 async def test_a_client_that_leaves_takes_its_stream_along() -> None:
     """A body that is broken off holds no share of the link, and is broken off at the server as well."""
-    slow = LinkTruth(
-        round_trip_seconds=0.0,
-        connection_rate_bytes_per_second=1e6,
-        host_rate_bytes_per_second=1e6,
-        service_latency_seconds_median=0.0,
-    )
+    slow = replace(SHORT, connection_rate_bytes_per_second=1e6, host_rate_bytes_per_second=1e6)
     async with relayed(slow) as (server, url, path), aiohttp.ClientSession() as client:
         sending = asyncio.ensure_future(client.put(f"{url}/bucket/key", data=bytes(MiB)))
         await server.has_begun.wait()

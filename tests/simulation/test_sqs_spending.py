@@ -10,12 +10,12 @@ import pytest
 from penstock.daemon.config import BudgetSection
 from penstock.lab import worlds
 from penstock.models.model import PerformanceModel
-from penstock.models.sqs.delivery import SqsDeliverySetting
 from penstock.operations.sections.queues import QueueSection
 from penstock.operations.sections.values import QueuePath
 from penstock.optimizer.deliberation import Case, Conclusion
 from penstock.units import KiB
 from penstock.vocabulary import ProbePlan, Reason
+from tests.factories import a_queue_setting
 from tests.scenario import Scenario, Week, play
 
 USD_PER_DAY = 0.03
@@ -35,9 +35,7 @@ class Spendthrift:
         count = min(allowed.request_count, int(allowed.usd / each_usd))
         if count < 10:
             return Conclusion(fit=fit, plan=None)
-        setting = SqsDeliverySetting(
-            sender_thread_count=20, receiver_thread_count=20, deleter_thread_count=20, batch_message_count=1
-        )
+        setting = a_queue_setting(20, 20, 20, batch=1)
         cost = dataclasses.replace(allowed, request_count=count, usd=count * each_usd)
         return Conclusion(
             fit=fit,

@@ -25,10 +25,9 @@ from penstock.api.wire import Claim, Question, UnreadableError, read_claim
 from penstock.models.s3.download import S3DownloadSetting
 from penstock.models.s3.upload import S3UploadSetting
 from penstock.models.sharing import water_fill
-from penstock.models.sqs.delivery import SqsDeliverySetting
 from penstock.units import GiB, MiB
 from penstock.vocabulary import Basis, Demand, Setting, setting_values
-from tests.factories import NOON, a_recommendation
+from tests.factories import NOON, a_queue_setting, a_recommendation
 
 WEIGHTS = st.floats(0.1, 10)
 
@@ -116,22 +115,12 @@ def test_whole_threads_are_given_where_most_is_missing(wanted: list[float], whol
 
 def test_rates_and_windows_of_a_queue_are_divided_and_batches_are_not() -> None:
     """What bounds the queue as a whole is divided; 0 is no limit and stays none."""
-    setting = SqsDeliverySetting(
-        sender_thread_count=4,
-        receiver_thread_count=6,
-        deleter_thread_count=8,
-        batch_message_count=10,
-        send_rate_limit_messages_per_second=500.0,
-        receive_window_message_count=9000,
+    setting = a_queue_setting(
+        4, 6, 8, batch=10, send_rate_limit_messages_per_second=500.0, receive_window_message_count=9000
     )
     share, _ = divide([Appetite(setting=setting, use_fraction=1.0)] * 2, [1.0, 1.0])
-    assert share.setting == SqsDeliverySetting(
-        sender_thread_count=2,
-        receiver_thread_count=3,
-        deleter_thread_count=4,
-        batch_message_count=10,
-        send_rate_limit_messages_per_second=250.0,
-        receive_window_message_count=4500,
+    assert share.setting == a_queue_setting(
+        2, 3, 4, batch=10, send_rate_limit_messages_per_second=250.0, receive_window_message_count=4500
     )
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from bench.sqs_world import HinderedWorld, observe, play
 from penstock.lab.sqs import ActionTruth, QueueTruth
-from penstock.models.sqs.delivery import SqsDeliverySetting
 from penstock.probes.sqs.conduct import BLAST, Conduct
+from tests.factories import a_queue_setting
 
 REQUEST = ActionTruth(request_seconds=0.020, variation=0.3)
 QUICK = HinderedWorld(
@@ -46,9 +46,7 @@ def test_one_core_bounds_all_requests() -> None:
 
 def test_a_probe_says_how_busy_the_core_was() -> None:
     """As a real one does, whose processor cannot be asked in virtual time."""
-    setting = SqsDeliverySetting(
-        sender_thread_count=4, receiver_thread_count=4, deleter_thread_count=4, batch_message_count=1
-    )
+    setting = a_queue_setting(4, 4, 4, batch=1)
     idle, busy = (
         observe(replace(QUICK, client_seconds_per_request=seconds), setting, seed=1)
         for seconds in (0.0002, 0.002)

@@ -18,11 +18,10 @@ from penstock.daemon.troubles import Troubles
 from penstock.lab.sqs import ActionTruth, QueueTruth, Sending, SqsService
 from penstock.lab.virtual_time import VirtualClock
 from penstock.models.sqs.backlog_warning import Alarm, BacklogSpell
-from penstock.models.sqs.delivery import SqsDeliverySetting
 from penstock.probes.outside import MessageQueues, ObjectStore
 from penstock.trial.simulated_aws import SimulatedMessageQueues
 from penstock.vocabulary import Context, Observation, Origin, Place
-from tests.factories import NOON, an_observation
+from tests.factories import NOON, a_queue_setting, an_observation
 
 REGION = "lab-1"
 ACTION = ActionTruth(request_seconds=0.01)
@@ -91,9 +90,7 @@ def a_report(at_seconds: float, **measures: float) -> Observation[Any]:
     """What an application reported of the last half minute."""
     return an_observation(
         context=Context(place=PLACE, payload_size_bytes=1024),
-        setting=SqsDeliverySetting(
-            sender_thread_count=1, receiver_thread_count=1, deleter_thread_count=1, batch_message_count=1
-        ),
+        setting=a_queue_setting(1, 1, 1, batch=1),
         started_at=NOON + timedelta(seconds=at_seconds - 30.0),
         duration_seconds=30.0,
         origin=Origin.APPLICATION,

@@ -10,11 +10,10 @@ import pytest
 
 from penstock.daemon.beside import overlap_seconds, together
 from penstock.models.s3.upload import S3UploadModel
-from penstock.models.sqs.delivery import SqsDeliverySetting
 from penstock.optimizer.deliberation import Case, deliberate
 from penstock.units import MiB
 from penstock.vocabulary import Context, Demand, Observation, Origin
-from tests.factories import NOON, PLACE, SETTING, a_context, an_observation
+from tests.factories import NOON, PLACE, SETTING, a_context, a_queue_setting, an_observation
 
 SIZE = 256 * MiB
 RATE = 52e6  # bytes per second that the way carries, all processes together
@@ -60,9 +59,7 @@ def test_what_is_beside_it_for_a_part_of_the_time_counts_for_that_part() -> None
 def test_what_is_alone_or_of_another_user_or_about_queues_stays_as_it_is() -> None:
     """A user's reports are changed by nobody else's, and whose queue a report is about it does not say."""
     queue = Context(place=replace(PLACE, operation="sqs_delivery"), payload_size_bytes=1024)
-    setting = SqsDeliverySetting(
-        sender_thread_count=1, receiver_thread_count=1, deleter_thread_count=1, batch_message_count=10
-    )
+    setting = a_queue_setting(1, 1, 1, batch=10)
     for said in (
         [a_report(), a_report(at_seconds=9.9)],
         [a_report(), a_report(uid=1002)],

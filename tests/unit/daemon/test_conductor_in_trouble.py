@@ -18,7 +18,6 @@ from penstock.daemon.conductor import REPORTS_PAUSE_SECONDS, REPORTS_SETTLE_SECO
 from penstock.daemon.thinker import ThinkerError
 from penstock.lab.virtual_time import VirtualClock
 from penstock.models import burst
-from penstock.models.sqs.delivery import SqsDeliverySetting
 from penstock.operations.sections.downloads import DownloadSection
 from penstock.operations.sections.objects import ObjectSection
 from penstock.probes.probe import inconclusive
@@ -35,7 +34,7 @@ from penstock.vocabulary import (
     ProbePlan,
     Reason,
 )
-from tests.factories import CONTEXT, NOON, PLACE, a_leftover, an_observation
+from tests.factories import CONTEXT, NOON, PLACE, a_leftover, a_queue_setting, an_observation
 from tests.inline_thinker import InlineThinker
 from tests.unit.daemon.house import DAY_LIMIT, House
 from tests.unit.daemon.test_advisory import advisory_of
@@ -49,9 +48,7 @@ async def test_a_report_about_what_is_not_probed_is_learned_from(house: House) -
     reported: Observation[Any] = an_observation(
         origin=Origin.APPLICATION,
         context=context,
-        setting=SqsDeliverySetting(
-            sender_thread_count=1, receiver_thread_count=1, deleter_thread_count=1, batch_message_count=1
-        ),
+        setting=a_queue_setting(1, 1, 1, batch=1),
     )
 
     await house.store.add_observation(reported)

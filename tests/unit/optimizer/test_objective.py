@@ -9,7 +9,6 @@ import pytest
 
 from penstock.models.model import Appraisal
 from penstock.models.s3.upload import S3UploadSetting
-from penstock.models.sqs.delivery import SqsDeliverySetting
 from penstock.optimizer import objective
 from penstock.optimizer.objective import (
     BARGAIN,
@@ -22,6 +21,7 @@ from penstock.optimizer.objective import (
 )
 from penstock.units import MiB
 from penstock.vocabulary import Demand, Objective, knob
+from tests.factories import a_queue_setting
 
 THROUGHPUT, LATENCY, FRUGAL = Objective.THROUGHPUT, Objective.LATENCY, Objective.FRUGAL
 
@@ -154,9 +154,7 @@ def test_limits_are_kept_to_the_last_thread_and_byte() -> None:
 
 def test_all_threads_count_whatever_they_are_for() -> None:
     """A queue has three kinds."""
-    queue = SqsDeliverySetting(
-        sender_thread_count=1, receiver_thread_count=2, deleter_thread_count=4, batch_message_count=10
-    )
+    queue = a_queue_setting(1, 2, 4, batch=10)
     assert objective.thread_counts([queue]).tolist() == [7.0]
 
 

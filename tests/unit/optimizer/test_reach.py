@@ -9,21 +9,11 @@ from penstock.models.sqs.delivery import SqsDeliveryModel, SqsDeliverySetting
 from penstock.optimizer.recommendation import within_reach
 from penstock.units import KiB
 from penstock.vocabulary import Context, Demand, Place, setting_values
-from tests.factories import NOON, a_fit
+from tests.factories import NOON, a_fit, a_queue_setting
 
 MODEL = SqsDeliveryModel()
 PLACE = Place(operation="sqs_delivery", region="eu-west-1", instance_type="m7i.large")
 CONTEXT = Context(place=PLACE, payload_size_bytes=KiB)
-
-
-def driven(senders: int, receivers: int, deleters: int, batch: int) -> SqsDeliverySetting:
-    """Without limits."""
-    return SqsDeliverySetting(
-        sender_thread_count=senders,
-        receiver_thread_count=receivers,
-        deleter_thread_count=deleters,
-        batch_message_count=batch,
-    )
 
 
 def limited(setting: SqsDeliverySetting, rate: float, sent: int, received: int) -> SqsDeliverySetting:
@@ -51,17 +41,22 @@ def measured(setting: SqsDeliverySetting) -> Cell:
 
 def test_limits_keep_no_advice_from_what_was_tried() -> None:
     """First probes are driven without limits; otherwise a probe with limits would draw all advice to itself."""
-    ramp = [driven(1, 1, 1, 1), driven(1, 1, 2, 1), driven(1, 1, 2, 10), driven(3, 3, 4, 5)]
-    explored = limited(driven(2, 2, 3, 1), 59.0, 8, 190)
+    ramp = [
+        a_queue_setting(1, 1, 1, 1),
+        a_queue_setting(1, 1, 2, 1),
+        a_queue_setting(1, 1, 2, 10),
+        a_queue_setting(3, 3, 4, 5),
+    ]
+    explored = limited(a_queue_setting(2, 2, 3, 1), 59.0, 8, 190)
     fit = a_fit(place=PLACE, cells=tuple(measured(setting) for setting in (*ramp, explored)))
-    near, far = (limited(driven(*who, 10), 590.0, 90, 1900) for who in ((2, 2, 4), (8, 8, 16)))
+    near, far = (limited(a_queue_setting(*who, 10), 590.0, 90, 1900) for who in ((2, 2, 4), (8, 8, 16)))
     settings = [near, far, explored]
     assert within_reach(MODEL, fit, CONTEXT, Demand(), settings) == [near, explored]
 
 
 def test_where_all_that_would_serve_takes_more_than_is_dared_the_least_is() -> None:
     """After one message at a time nobody is told to open nine times the threads, as sure as the physics may be."""
-    fit = a_fit(place=PLACE, cells=(measured(driven(1, 1, 1, 1)),))
-    few, many = driven(2, 3, 4, 10), driven(6, 8, 13, 10)
+    fit = a_fit(place=PLACE, cells=(measured(a_queue_setting(1, 1, 1, 1)),))
+    few, many = a_queue_setting(2, 3, 4, 10), a_queue_setting(6, 8, 13, 10)
     assert within_reach(MODEL, fit, CONTEXT, Demand(), [many, few]) == [few]
     assert within_reach(MODEL, fit, CONTEXT, Demand(), []) == []

@@ -13,14 +13,14 @@ import pytest
 
 from penstock.models.s3.download import S3DownloadModel, S3DownloadSetting
 from penstock.models.s3.upload import S3UploadModel, S3UploadSetting
-from penstock.models.sqs.delivery import SqsDeliveryModel, SqsDeliverySetting
+from penstock.models.sqs.delivery import SqsDeliveryModel
 from penstock.optimizer import reports
 from penstock.optimizer.deliberation import Case, Conclusion, deliberate
 from penstock.optimizer.objective import coordinates
 from penstock.optimizer.recommendation import assess, unmeasured
 from penstock.units import MiB
 from penstock.vocabulary import Basis, Context, Cost, Demand, Observation, Origin, Place
-from tests.factories import recommended
+from tests.factories import a_queue_setting, recommended
 from tests.unit.models.s3.upload_world import (
     DESIGN,
     FIRST_AT,
@@ -456,13 +456,7 @@ def a_delivery(index: int, *, slower: float = 1.0, uid: int | None = None) -> Ob
         measures[f"{past}_count"] = 60.0 * rate
     return Observation(
         context=Context(place=QUEUE, payload_size_bytes=1024),
-        setting=SqsDeliverySetting(
-            sender_thread_count=4,
-            receiver_thread_count=4,
-            deleter_thread_count=4,
-            batch_message_count=filled,
-            send_rate_limit_messages_per_second=rate,
-        ),
+        setting=a_queue_setting(4, 4, 4, batch=filled, send_rate_limit_messages_per_second=rate),
         started_at=FIRST_AT + timedelta(minutes=index) + (timedelta() if uid is None else AFTER),
         duration_seconds=60.0,
         transferred_bytes=round(60 * rate * 1024),

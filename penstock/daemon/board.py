@@ -104,10 +104,7 @@ class Board:
         turn between contexts, since each answer takes milliseconds.
         """
         self._postings[fit.place] = _posting(self._postings.get(fit.place), fit, now, taught_at)
-        for key in [key for key in self._answers if key[0].place == fit.place]:
-            del self._answers[key]
-        for assessed in [key for key in self._assessments if key[0].place == fit.place]:
-            del self._assessments[assessed]
+        self._forget_answers(fit.place)
         changed = []
         for context in self.configured_contexts:
             if context.place == fit.place:
@@ -118,6 +115,17 @@ class Board:
                 await asyncio.sleep(0)
         self.generation += 1
         return changed
+
+    def redate(self, now: datetime) -> bool:
+        """Date what was posted by a clock that was ahead as of now, or it would hold until then; whether any was."""
+        ahead = {place: posting for place, posting in self._postings.items() if posting.posted_at > now}
+        for place, posting in ahead.items():
+            self._postings[place] = Posting(
+                posting.fit, now, posting.newest_at and min(posting.newest_at, now)
+            )
+            self._forget_answers(place)
+        self.generation += bool(ahead)
+        return bool(ahead)
 
     def recommend(self, context: Context, demand: Demand, now: datetime) -> Recommendation[Any]:
         """The advice for this context and demand. Raises KeyError for an operation that is not in the table."""
@@ -227,6 +235,12 @@ class Board:
         known = fit or from_tables(model, context.place)
         appraisal = model.appraise(known, context, [answer.setting], answer.demand)
         return ceil(float(appraisal.memory_bytes[0]))
+
+    def _forget_answers(self, place: Place) -> None:
+        for key in [key for key in self._answers if key[0].place == place]:
+            del self._answers[key]
+        for assessed in [key for key in self._assessments if key[0].place == place]:
+            del self._assessments[assessed]
 
     def _remember(self, key: Key, answer: Recommendation[Any]) -> None:
         for remembered in (self._answers, self._previous):

@@ -496,6 +496,8 @@ class Conductor:
                 return None, None
             if self.standings.has_clock_stepped_back(now):
                 self._tidy_at = now
+                if self.board.redate(now):
+                    self.on_change()
             self.standings.ration(self.ledger, now)
             due = self.standings.next_due(now)
             self.next_due_at = due.due_at if due else None
@@ -533,7 +535,11 @@ class Conductor:
             self._tidy_at = now + timedelta(seconds=HOUSEKEEPING_SECONDS)
             try:
                 while await self.store.run(
-                    lambda store: store.prune(now=now, retention_seconds=self.retention_seconds)
+                    lambda store: store.prune(
+                        now=now,
+                        retention_seconds=self.retention_seconds,
+                        kept_count=self.learner.observation_count_max,
+                    )
                 ):
                     pass
             except DiskTrouble as trouble:

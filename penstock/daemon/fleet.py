@@ -216,6 +216,8 @@ class Fleet:
     async def _write(self, place: Place, own: Sequence[Evidence[Any]]) -> None:
         """Add what is new here to what others say, as often as they come in between."""
         until = self._offered_until.get(place)
+        if until is not None and until > self.clock.now():  # by a clock that was ahead
+            until = None
         new = [one for one in own if until is None or one.observation.started_at > until]
         for attempt in range(ATTEMPT_COUNT_MAX if new else 0):
             if attempt:

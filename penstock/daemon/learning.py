@@ -93,18 +93,28 @@ class Learner:
         return prior.measured_here(host, own, since=since, now=self.clock.now())
 
     async def _own(self, place: Place) -> list[Observation[Any]]:
-        """What was measured here; where others measure now, so little of it that they are heard."""
+        """What was measured here; where others measure now, so little of it that they are heard.
+
+        What a clock that was ahead has dated is left out until then: it would pass for newer than what comes.
+        """
         is_watched = any(context.place == place for context in self.contexts)
         is_spared = is_watched and self.spared_until(place) is not None
         count_max = _SPARED_OWN_COUNT if is_spared else self.observation_count_max
-        return await self.store.run(lambda store: store.observations(place, count_max=count_max))
+        now = self.clock.now()
+        return await self.store.run(lambda store: store.observations(place, count_max=count_max, until=now))
 
     async def _case(self, place: Place) -> tuple[Case[Any], object]:
         """All that is known of the place, and what changes with every measurement, every report and every word."""
         own = await self._own(place)
+        now = self.clock.now()
         reports = await self.store.run(
             lambda store: together(
-                store.reports(place, count_max=REPORT_COUNT_MAX, count_max_per_user=REPORT_COUNT_MAX_PER_USER)
+                store.reports(
+                    place,
+                    count_max=REPORT_COUNT_MAX,
+                    count_max_per_user=REPORT_COUNT_MAX_PER_USER,
+                    until=now,
+                )
             )
         )
         taught, model = self._taught.get(place), OPERATIONS[place.operation].model

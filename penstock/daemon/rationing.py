@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from penstock.daemon.budget import DAY, KEYS, Ledger, Spend, leaves_at
+from penstock.daemon.budget import DAY, HOUR, KEYS, Ledger, Spend, leaves_at
 from penstock.vocabulary import Cost
 
 EVENLY = 0.75  # of a limit: what is spent in a day where intervals ask for more
@@ -70,7 +70,8 @@ def _lasting(
     spends: Sequence[Spend], limit: Cost, ones: Mapping[str, float], now: datetime
 ) -> dict[str, float]:
     """What may be spent in 24 hours from now on, evenly; without bounds where nothing was. `ones`: of one probe."""
-    ages = [((leaves_at(spend) - now).total_seconds(), spend.cost) for spend in spends]
+    # What was spent at dates that have not come yet counts for longer than that, and is no less spent.
+    ages = [(min(leaves_at(spend) - now, DAY + HOUR).total_seconds(), spend.cost) for spend in spends]
     ahead = sorted({seconds for seconds, _ in ages})
     found = {}
     for name, one in ones.items():

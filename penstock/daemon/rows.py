@@ -174,6 +174,11 @@ def since_text(since: datetime | None) -> str:
     return date_text(since) if since else ""
 
 
+def until_text(until: datetime | None) -> str:
+    """After all dates where there is none."""
+    return date_text(until) if until else "~"
+
+
 def date_text(moment: datetime) -> str:
     """In UTC, so that texts are ordered as dates are."""
     assert moment.tzinfo is not None, "dates are aware"

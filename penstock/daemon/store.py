@@ -52,6 +52,7 @@ from penstock.daemon.rows import (
     spend_of,
     spend_row,
     uid_of,
+    until_text,
 )
 from penstock.daemon.salvage import salvaged
 from penstock.models.model import Fit
@@ -90,6 +91,10 @@ CLIENT_HOUR_COUNT_MAX = 20_000  # 0.6 kB each
 CLIENT_HOUR_COUNT_MAX_PER_USER = 5_000
 HARM_COUNT_MAX = 5_000
 SPEND_RETENTION = timedelta(days=400)
+# The condition on observations that so many newer ones of their place have followed.
+_HAS_NEWER = f"""(SELECT count(*) FROM (SELECT 1 FROM observations AS newer WHERE ({PLACE_COLUMNS}) =
+    (observations.operation, observations.region, observations.instance_type, observations.service_class)
+    AND newer.started_at > observations.started_at LIMIT ?)) >= ?"""
 _IS_PLACE = "operation = ? AND region = ? AND instance_type = ? AND service_class = ?"
 
 
@@ -186,12 +191,14 @@ class Store:
         """Remember, in one transaction."""
         self.add_rows([self.observation_row(observation) for observation in observations])
 
-    def observations(self, place: Place, *, count_max: int) -> list[Observation[Any]]:
+    def observations(
+        self, place: Place, *, count_max: int, until: datetime | None = None
+    ) -> list[Observation[Any]]:
         """The newest observations of a place that penstock made itself, oldest first."""
-        sql = f"""SELECT operation, document FROM observations WHERE {_IS_PLACE}
+        sql = f"""SELECT operation, document FROM observations WHERE {_IS_PLACE} AND started_at <= ?
                   ORDER BY started_at DESC, observation_id DESC LIMIT ?"""
-        stored = self._stored(Observation, sql, (*place_values(place), count_max))
-        return _newest([*reversed(stored), *self._waiting_of(Origin.PROBE, place, None)], count_max)
+        stored = self._stored(Observation, sql, (*place_values(place), until_text(until), count_max))
+        return _newest([*reversed(stored), *self._waiting_of(Origin.PROBE, place, None, until)], count_max)
 
     def each_observation(self, place: Place, *, since: datetime | None = None) -> Iterator[Observation[Any]]:
         """All that penstock measured itself of a place, oldest first, one by one: they may be more than memory holds.
@@ -210,17 +217,23 @@ class Store:
                 yield value
 
     def reports(
-        self, place: Place, *, count_max: int, count_max_per_user: int, since: datetime | None = None
+        self,
+        place: Place,
+        *,
+        count_max: int,
+        count_max_per_user: int,
+        since: datetime | None = None,
+        until: datetime | None = None,
     ) -> list[Observation[Any]]:
         """The newest reports of each user about a place, oldest first: nobody displaces another's."""
         sql = f"""SELECT operation, document FROM
                   (SELECT operation, document, started_at, row_number() OVER
                        (PARTITION BY reporter_uid ORDER BY started_at DESC, report_id DESC) AS number
-                   FROM reports WHERE {_IS_PLACE} AND started_at >= ?)
+                   FROM reports WHERE {_IS_PLACE} AND started_at BETWEEN ? AND ?)
                   WHERE number <= ? ORDER BY number, started_at DESC LIMIT ?"""
-        parameters = (*place_values(place), since_text(since), count_max_per_user, count_max)
-        stored = self._stored(Observation, sql, parameters)
-        return _newest([*stored, *self._waiting_of(Origin.APPLICATION, place, since)], count_max)
+        dates = since_text(since), until_text(until)
+        stored = self._stored(Observation, sql, (*place_values(place), *dates, count_max_per_user, count_max))
+        return _newest([*stored, *self._waiting_of(Origin.APPLICATION, place, since, until)], count_max)
 
     def reported_places(self) -> list[Place]:
         return self._understood(
@@ -450,17 +463,18 @@ class Store:
 
     # Housekeeping
 
-    def prune(self, *, now: datetime, retention_seconds: float) -> int:
+    def prune(self, *, now: datetime, retention_seconds: float, kept_count: int = 0) -> int:
         """Forget what is too old; returns how many rows went. Call again while it returns more than 0.
 
-        The newest fit and advice of each question stay whatever their age: a restart advises from them.
+        The newest fit and advice of each question stay whatever their age: a restart advises from them. So do the
+        newest `kept_count` observations of each place, from which it is learned: neither a host that was off for a
+        season nor one whose clock is ahead begins again with nothing.
         """
         old = date_text(now - timedelta(seconds=retention_seconds))
         fits = f"fit_id NOT IN (SELECT max(fit_id) FROM fits GROUP BY {PLACE_COLUMNS})"
         advice = f"""recommendation_id NOT IN (SELECT max(recommendation_id) FROM recommendations
                      GROUP BY {PLACE_COLUMNS}, payload_size_bytes, demand)"""
         bounds = {
-            ("observation", "started_at"): OBSERVATION_COUNT_MAX,
             ("report", "started_at"): REPORT_COUNT_MAX,
             ("client_hour", "began_at"): CLIENT_HOUR_COUNT_MAX,
             ("harm", "started_at"): HARM_COUNT_MAX,
@@ -471,6 +485,8 @@ class Store:
         }
         keeping = {"fit": f" AND {fits}", "recommendation": f" AND {advice}"}
         conditions: list[tuple[str, str, Sequence[Any]]] = [
+            ("observations", f"started_at < ? AND {_HAS_NEWER}", (old, kept_count, kept_count)),
+            ("observations", _beyond("observation"), (OBSERVATION_COUNT_MAX,)),
             ("reports", _beyond_of_user("report", "reporter_uid"), (REPORT_COUNT_MAX_PER_USER,)),
             ("client_hours", _beyond_of_user("client_hour", "user_id"), (CLIENT_HOUR_COUNT_MAX_PER_USER,)),
             *(
@@ -549,11 +565,14 @@ class Store:
         """By a question for operations and documents."""
         return self._documents.read_all(self._database.rows(sql, parameters), kind)
 
-    def _waiting_of(self, origin: Origin, place: Place, since: datetime | None) -> Iterator[Observation[Any]]:
+    def _waiting_of(
+        self, origin: Origin, place: Place, since: datetime | None, until: datetime | None
+    ) -> Iterator[Observation[Any]]:
         return (
             value
             for value in self._waiting(Observation)
             if value.context.place == place and value.origin is origin and _is_since(value, since)
+            if until is None or value.started_at <= until
         )
 
     def _waiting(self, kind: type[T]) -> Iterator[T]:

@@ -6,13 +6,14 @@ from itertools import pairwise
 
 import pytest
 
+from penstock.daemon.assembly import App
 from penstock.daemon.config import BudgetSection
 from penstock.lab import worlds
 from penstock.operations.s3.download import DOWNLOAD
 from penstock.operations.sections.downloads import DownloadSection
 from penstock.operations.sections.objects import ObjectSection
 from penstock.units import GiB, MiB
-from penstock.vocabulary import Inconclusive, Observation
+from penstock.vocabulary import Demand, Inconclusive, Observation
 from tests.scenario import BUCKET, START_AT, At, Neighbour, Scenario, Week, play
 
 SIZE = 64 * MiB
@@ -52,6 +53,25 @@ def test_a_slower_host_is_noticed() -> None:
     assert days.fraction_of_best(SIZE, at_days=2.0) > 0.9
     expected_before = before.prediction["throughput_bytes_per_second"].expected
     assert after.prediction["throughput_bytes_per_second"].expected < 0.6 * expected_before
+
+
+def test_a_clock_that_was_ahead_of_its_time_costs_no_knowledge() -> None:
+    """For hours it was another year: what was learned stays, and no advice holds until that year."""
+    hour = 1 / 24
+    ahead = At(days=0.25, clock_step_seconds=400 * 86400.0)
+    back = At(days=0.25 + 3 * hour, clock_step_seconds=-400 * 86400.0)
+    told = []
+
+    def each_hour(app: App, days: float) -> None:
+        now = app.conductor.clock.now()
+        for context in app.conductor.contexts:
+            fit, advice = app.board.fit(context.place), app.board.recommend(context, Demand(), now)
+            told.append((days, fit.observation_count if fit else 0, advice.expires_at - now))
+
+    play(Scenario(link=worlds.NEAR.link, days=0.6, seed=5, changes=(ahead, back), each_hour=each_hour))
+    later = [(count, valid) for at, count, valid in told if at > back.days + hour]
+    assert min(count for count, _ in later) >= 0.9 * max(count for at, count, _ in told if at < ahead.days)
+    assert max(valid for _, valid in later) <= timedelta(hours=6)
 
 
 def test_a_restart_forgets_nothing() -> None:

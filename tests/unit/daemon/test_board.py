@@ -121,6 +121,24 @@ async def test_a_restart_makes_advice_neither_younger_nor_older() -> None:
         assert board.recommend(CONTEXT, Demand(), later).issued_at == NOON + timedelta(minutes=2)
 
 
+async def test_advice_of_a_clock_that_was_ahead_does_not_hold_until_then() -> None:
+    """It is dated as of now when the clock steps back, and what is measured from then on makes it new again."""
+    board, year = a_board(), timedelta(days=365)
+    await board.post(a_learned_fit(), NOON + year)
+    board.recommend(CONTEXT, Demand(), NOON)
+    board.assess(CONTEXT, Demand(), SETTING, NOON)
+    assert board.redate(NOON)
+    assert not board.redate(NOON)
+    for advice in (
+        board.recommend(CONTEXT, Demand(), NOON),
+        board.assess(CONTEXT, Demand(), SETTING, NOON),
+    ):
+        assert advice.expires_at == NOON + timedelta(seconds=VALIDITY_SECONDS)
+    later = NOON + timedelta(hours=2)
+    await board.post(dataclasses.replace(a_learned_fit(), newest_observation_at=later), later)
+    assert board.recommend(CONTEXT, Demand(), later).issued_at == later
+
+
 def test_without_a_fit_the_sdk_default_stands() -> None:
     """An application always gets an answer."""
     assert a_board().recommend(CONTEXT, Demand(), NOON).basis is Basis.DEFAULT

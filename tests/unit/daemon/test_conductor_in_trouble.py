@@ -94,12 +94,12 @@ async def test_housekeeping_survives_a_full_disk(house: House) -> None:
 
 
 async def test_housekeeping_keeps_up_with_many_reports(house: House) -> None:
-    """However many values applications report in an hour, what is old goes."""
+    """However many values applications report in an hour, what is old goes, but for what the place is learned from."""
     old = [an_observation(started_at=NOON - timedelta(days=2, seconds=n)) for n in range(12_000)]
 
     house.disk.add_observations(old)
     await house.live(1.0)
-    assert house.disk.observations(PLACE, count_max=20_000) == []
+    assert house.disk.observations(PLACE, count_max=20_000) == old[99::-1]
 
 
 async def test_a_clock_that_was_ahead_at_the_start_does_not_silence_the_daemon(house: House) -> None:
@@ -127,7 +127,7 @@ async def test_a_clock_set_back_gives_no_budget_back_until_it_is_believed(
     await house.live(3 * 24 * 3600.0)
     spent = house.conductor.ledger.spent(house.clock.now())
     assert left(DAY_LIMIT, spent) + spent == DAY_LIMIT
-    assert house.probe.run_count < 1.1 * before
+    assert before / 4 < house.probe.run_count - before < 3 * before / 4  # a quarter was left of each day
     before = house.probe.run_count
     advisory = advisory_of(house)
     status = advisory.status()

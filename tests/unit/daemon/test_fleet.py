@@ -89,6 +89,18 @@ async def test_what_one_host_measured_another_is_told(clock: VirtualClock) -> No
     assert store.counts["put_if"] == 4  # three tries of the conditions, and the document
 
 
+async def test_what_is_measured_after_a_clock_was_ahead_is_told(clock: VirtualClock) -> None:
+    """What was told then is dated later than all that comes, for as long as the clock was ahead."""
+    store = MemoryStore()
+    writer, reader = a_fleet(clock, store), a_fleet(clock, store, name="z", may_write=False)
+    clock.step(86400.0)
+    await writer.visit(measured(writer, clock, 1))
+    clock.step(-86400.0)
+    await writer.visit(measured(writer, clock, 1))
+    await reader.visit(measured(reader, clock, 0))
+    assert len(reader.told(PLACE, [])) == 1
+
+
 async def test_hosts_that_write_at_once_lose_nothing_of_each_other(clock: VirtualClock) -> None:
     """Who comes second reads again, adds its own, and writes that."""
     store = MemoryStore()

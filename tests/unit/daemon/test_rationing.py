@@ -77,6 +77,13 @@ def test_nothing_is_stretched_where_no_budget_binds() -> None:
     assert stretches(ledger, [want], NOON + STEP) == {UPLOAD: Stretch()}
 
 
+def test_what_a_clock_that_was_ahead_has_dated_is_spent_once() -> None:
+    """It counts until the clock has passed it, and is not spread over all that time: probes would all but cease."""
+    ledger, _ = Ledger(LIMIT).reserve(UPLOAD, PROBE, NOON + timedelta(days=400))
+    want = Want(operation=UPLOAD, cost=PROBE, gap_seconds=3600.0)
+    assert stretches(ledger, [want], NOON) == {UPLOAD: Stretch()}
+
+
 def test_who_takes_little_waits_for_nobody() -> None:
     """Messages hardly move bytes: they come as often as ever where uploads run short of them."""
     ledger, _ = Ledger(LIMIT).reserve(UPLOAD, Cost(transferred_bytes=LIMIT.transferred_bytes * 7 // 10), NOON)

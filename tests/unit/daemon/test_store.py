@@ -215,6 +215,29 @@ def test_pruning_forgets_the_old_and_keeps_what_a_restart_needs(store: Store) ->
     assert store.open_leftovers() == [a_leftover()]
 
 
+def test_what_a_place_is_learned_from_stays_whatever_its_age(store: Store) -> None:
+    """A host that was off for a season, or whose clock is ahead, does not begin again with nothing."""
+    elsewhere = a_context(place=dataclasses.replace(PLACE, region="eu-west-1"))
+    store.add_observations([an_observation(started_at=NOON + n * MINUTE) for n in range(5)])
+    store.add_observations([an_observation(context=elsewhere)])
+    while store.prune(now=NOON + timedelta(days=999), retention_seconds=86400, kept_count=2):
+        pass
+    kept = [o.started_at for o in store.observations(PLACE, count_max=9)]
+    assert kept == [NOON + 3 * MINUTE, NOON + 4 * MINUTE]
+    assert len(store.observations(elsewhere.place, count_max=9)) == 1
+
+
+def test_what_is_dated_ahead_takes_no_room_of_what_is_asked_for(store: Store) -> None:
+    """Measurements and reports that a clock dated which was ahead are not the newest until it has passed them."""
+    moments = [NOON, NOON + timedelta(days=400)]
+    store.add_observations([an_observation(started_at=at) for at in moments])
+    store.add_observations([an_observation(started_at=at, origin=Origin.APPLICATION) for at in moments])
+    assert [o.started_at for o in store.observations(PLACE, count_max=1, until=NOON)] == [NOON]
+    assert [o.started_at for o in store.observations(PLACE, count_max=1)] == moments[1:]
+    reports = store.reports(PLACE, count_max=1, count_max_per_user=1, until=NOON)
+    assert [o.started_at for o in reports] == [NOON]
+
+
 def test_numbers_are_bounded_whatever_the_age(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Applications that report without end fill no disk; the newest stay."""
     for name in (

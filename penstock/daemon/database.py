@@ -401,9 +401,12 @@ def version_of(connection: sqlite3.Connection) -> int:
 def _refuse_newer(connection: sqlite3.Connection, path: Path) -> None:
     version, known = version_of(connection), len(migrations())
     if version > known:
+        copies = sorted(path.parent.glob(f"{path.name}.before-*"))
+        older = next((copy for copy in copies if copy.suffix > f".before-{known:04}"), None)
+        back = f"put {older}, which is from before the upgrade, in its place, " if older else ""
         raise StoreTooNew(
             f"the database {path} has version {version}, this penstock knows up to {known}: "
-            "install the newer penstock again, or name another daemon.state_directory"
+            f"install the newer penstock again, {back}or name another daemon.state_directory"
         )
 
 

@@ -348,6 +348,22 @@ def test_a_newer_database_is_refused_and_left_alone(path: Path) -> None:
     assert path.read_bytes() == before
 
 
+def test_who_goes_back_is_told_of_the_copy_from_before(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of several upgrades, of the first that it cannot read: what it is told to put back is a database of its own."""
+    known = database.migrations()
+    Store(path, SETTING_TYPES).close()
+    for count in (1, 2):
+        newer = [*known, *(f"CREATE TABLE newer_{n} (id INTEGER);" for n in range(count))]
+        monkeypatch.setattr(database, "migrations", lambda newer=newer: newer)
+        Store(path, SETTING_TYPES).close()
+    monkeypatch.setattr(database, "migrations", lambda: known)
+    copy = path.with_name(f"{path.name}.before-{len(known) + 1:04}")
+    with pytest.raises(StoreTooNew, match=f"put {copy}, which is from before"):
+        Store(path, SETTING_TYPES)
+    copy.replace(path)
+    Store(path, SETTING_TYPES).close()
+
+
 def test_the_database_of_another_program_is_left_alone(path: Path) -> None:
     """It has tables, and no version of ours: nothing is added to it, whatever it may be."""
     path.parent.mkdir()

@@ -588,18 +588,16 @@ def _wanted(watch: Watch, fit: Fit) -> Cost:
     """What was not to be had where nothing is planned: what a probe may take, and what the gentlest one costs."""
     model, context = OPERATIONS[watch.context.operation].model, watch.context
     gentlest = model.legal(context, model.ramp(context)[0])
-    least, most = model.probe_cost(fit, context, gentlest, watch.tariff), watch.cost_max
+    (least,), most = model.probe_costs(fit, context, [gentlest], watch.tariff), watch.cost_max
     return dataclasses.replace(most, credit_bytes=least.credit_bytes, usd=most.usd or least.usd)
 
 
 def _least(watch: Watch, fit: Fit) -> Cost:
     """What no step of the safe start goes below, in anything; it may be broken off by its time."""
     model, context = OPERATIONS[watch.context.operation].model, watch.context
-    steps = [
-        model.probe_cost(fit, context, model.legal(context, step), watch.tariff)
-        for step in model.ramp(context)
-    ]
-    least = {f.name: min(getattr(cost, f.name) for cost in steps) for f in dataclasses.fields(Cost)}
+    steps = [model.legal(context, step) for step in model.ramp(context)]
+    costs = model.probe_costs(fit, context, steps, watch.tariff)
+    least = {f.name: min(getattr(cost, f.name) for cost in costs) for f in dataclasses.fields(Cost)}
     return Cost(**{**least, "duration_seconds": 0.0})
 
 

@@ -238,8 +238,7 @@ def _probe_cost(  # noqa: PLR0917  # all that decides it
     """Of the advised setting, or of the most that the ramp tries; None where the limits never pay for a first one."""
     fit, setting = known
     steps = (row.model.legal(context, step) for step in reversed(row.model.ramp(context)))
-    for tried in (setting, *steps):
-        cost = row.model.probe_cost(fit, context, tried, tariff)
+    for cost in row.model.probe_costs(fit, context, [setting, *steps], tariff):
         if all(getattr(cost + ahead, name) <= getattr(most, name) for name in _BUDGETS):
             return cost
     return None

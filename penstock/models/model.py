@@ -251,8 +251,10 @@ class PerformanceModel(Protocol[SettingT]):
         """The safe start, gentlest first."""
         ...
 
-    def probe_cost(self, fit: Fit, context: Context, setting: SettingT, tariff: Tariff) -> Cost:
-        """The most that one probe of this setting may cost here."""
+    def probe_costs(
+        self, fit: Fit, context: Context, settings: Sequence[SettingT], tariff: Tariff
+    ) -> Sequence[Cost]:
+        """The most that one probe of each setting may cost here."""
         ...
 
     def probe_seconds_min(self, fit: Fit, context: Context, setting: SettingT) -> float:

@@ -96,12 +96,13 @@ class Quest:
     tariff: Tariff = FREE
     is_first: bool = False  # of this context, since the daemon began or since one failed
 
-    def cost(self, setting: Any) -> Cost:  # of the operation's own type
-        """The most that a probe of it may cost, what has to be there first included."""
-        probing = self.model.probe_cost(self.fit, self.context, setting, self.tariff)
+    def costs(self, settings: Sequence[Any]) -> list[Cost]:  # settings of the operation's own type
+        """The most that a probe of each may cost, what has to be there first included."""
+        ahead = Cost()
         if self.is_first and isinstance(self.model, HasCostAhead):
-            return probing + self.model.cost_ahead(self.context, self.tariff)
-        return probing
+            ahead = self.model.cost_ahead(self.context, self.tariff)
+        probing = self.model.probe_costs(self.fit, self.context, settings, self.tariff)
+        return [cost + ahead for cost in probing]
 
     @property
     def own(self) -> list[Observation[Any]]:
@@ -265,9 +266,9 @@ def _most_telling(quest: Quest, field: _Field, reachable: NDArray[np.bool_]) -> 
     gains = knowledge_gradient(replace(field.belief, draws=field.belief.draws - worth), sigma)
     allowed = np.flatnonzero(reachable)
     priced: list[tuple[float, int]] = []
-    for index in allowed[np.argsort(-gains[allowed])]:
-        setting = field.settings[index]
-        cost = quest.cost(setting)
+    ordered = allowed[np.argsort(-gains[allowed])]
+    settings = [field.settings[index] for index in ordered]
+    for index, setting, cost in zip(ordered, settings, quest.costs(settings), strict=True):
         if _is_affordable(quest, setting, cost):
             repeats = sum(o.setting == setting for o in quest.history[-_REPEAT_WINDOW:])
             price = _share(cost, quest.cost_max) ** 0.5 * (1 + repeats)
@@ -346,7 +347,7 @@ def _share(cost: Cost, cost_max: Cost) -> float:
 
 
 def _plan(quest: Quest, setting: Any, reason: Reason) -> ProbePlan[Any] | None:
-    cost = quest.cost(setting)
+    (cost,) = quest.costs([setting])
     if not _is_affordable(quest, setting, cost):
         return None
     bound = Cost(

@@ -44,7 +44,7 @@ class DiceThinker:
         if context is not None:
             setting = self._dice.choice(list(model.candidates(fit, context, Demand(thread_count_max=256))))
             cost_max = dataclasses.replace(
-                model.probe_cost(fit, context, setting, case.tariff), duration_seconds=10.0
+                model.probe_costs(fit, context, [setting], case.tariff)[0], duration_seconds=10.0
             )
             plan = ProbePlan(context=context, setting=setting, reason=Reason.EXPLORE, cost_max=cost_max)
         return Conclusion(fit=fit, plan=plan)

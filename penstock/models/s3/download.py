@@ -121,7 +121,7 @@ class S3DownloadModel(S3TransferModel[S3DownloadSetting]):
 
     def probe_seconds_min(self, fit: Fit, context: Context, setting: S3DownloadSetting) -> float:
         """One wave of ranges where it goes slowly: a range that does not end in time tells nothing."""
-        return self._wave_bytes(context, setting) / self._steady_rates(fit, context, setting)[1]
+        return self._wave_bytes(context, setting) / float(self._steady_rates(fit, context, [setting])[1][0])
 
     def payload_bytes(self, context: Context, demand: Demand) -> int:
         """The object; for a reader here and there, a range."""
@@ -223,7 +223,7 @@ class S3DownloadModel(S3TransferModel[S3DownloadSetting]):
     def _hedge_seconds(self, fit: Fit, context: Context, setting: S3DownloadSetting, demand: Demand) -> float:
         """When to ask again: a little after the slowest of a hundred ranges, as they were measured."""
         usual = setting.thread_count * min(setting.range_size_bytes, self.payload_bytes(context, demand))
-        usual_seconds = usual / self._steady_rates(fit, context, setting)[0]
+        usual_seconds = usual / self._steady_rate(fit, context, setting)
         ratio = fit.state.get("tail_ratio") or _TAIL_RATIO
         return max(_HEDGE_SECONDS_MIN, _HEDGE_RATIO * ratio * usual_seconds)
 

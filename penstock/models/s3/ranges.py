@@ -140,11 +140,13 @@ class _OneClient(S3TransferModel[S3SettingT]):
         least = self.legal(context, self.setting(1, 1))
         return self._allowed(sorted(light or [least], key=lambda x: (x.thread_count, x.request_size_bytes)))
 
-    def probe_cost(self, fit: Fit, context: Context, setting: S3SettingT, tariff: Tariff) -> Cost:
+    def probe_costs(
+        self, fit: Fit, context: Context, settings: Sequence[S3SettingT], tariff: Tariff
+    ) -> Sequence[Cost]:
         """Somebody else's client moves the whole object whatever the setting: settings differ in the time it takes."""
         del tariff
-        rate = float(self.appraise(fit, context, [setting], Demand()).value[0])
-        return Cost(duration_seconds=context.payload_size_bytes / rate)
+        rates = self.appraise(fit, context, settings, Demand()).value
+        return [Cost(duration_seconds=context.payload_size_bytes / float(rate)) for rate in rates]
 
     def probe_seconds_min(self, fit: Fit, context: Context, setting: S3SettingT) -> float:
         """None: whoever runs the client bounds its time, and the seconds of a proposal are only its price."""

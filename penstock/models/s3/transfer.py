@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil, exp, inf
+from math import ceil, inf
 from typing import Any, Generic
 
 import numpy as np
@@ -253,11 +253,20 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         threads = [n for n in _RAMP_THREADS if n <= self.thread_count_max] or [self.thread_count_max]
         return [self.legal(context, self.setting(n, part)) for n in threads]
 
-    def probe_cost(self, fit: Fit, context: Context, setting: S3SettingT, tariff: Tariff) -> Cost:
+    def probe_costs(
+        self, fit: Fit, context: Context, settings: Sequence[S3SettingT], tariff: Tariff
+    ) -> Sequence[Cost]:
         """Three waves or two seconds, whichever is more, but at most all parts; small objects go in a stream."""
+        rates, slow = self._steady_rates(fit, context, settings)
+        fast = self._burst_rates(fit, context, settings)
+        each = zip(settings, rates.tolist(), slow.tolist(), fast.tolist(), strict=True)
+        return [self._probe_cost(context, tariff, *one) for one in each]
+
+    def _probe_cost(  # noqa: PLR0917  # all that decides it
+        self, context: Context, tariff: Tariff, setting: S3SettingT, rate: float, slow: float, fast: float
+    ) -> Cost:
         size = max(context.payload_size_bytes, 1)
         s = min(setting.request_size_bytes, size)
-        rate, slow = self._steady_rates(fit, context, setting)
         wanted = max(_PROBE_WAVES * setting.thread_count * s, rate * _PROBE_SECONDS)
         transferred = wanted if size <= self.direction.unsplit_bytes else min(wanted, size)
         transferred = ceil(transferred / s) * s
@@ -268,13 +277,13 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
             transferred_bytes=int(transferred),
             request_count=requests,
             usd=self.usd(tariff, request_count=requests, transferred_bytes=transferred),
-            credit_bytes=self._credit_bytes_max(fit, context, setting, transferred),
+            credit_bytes=_credit_bytes(context.place, transferred, seconds=transferred / fast),
             duration_seconds=seconds,
         )
 
     def probe_seconds_min(self, fit: Fit, context: Context, setting: S3SettingT) -> float:
         """One wave of parts at the expected rate, with some room for a slow one."""
-        return _WAVE_ROOM * self._wave_bytes(context, setting) / self._steady_rates(fit, context, setting)[0]
+        return _WAVE_ROOM * self._wave_bytes(context, setting) / self._steady_rate(fit, context, setting)
 
     def _wave_bytes(self, context: Context, setting: S3SettingT) -> int:
         """All that is in flight at once."""
@@ -499,28 +508,30 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         return tuple(studies(fit, observations))
 
     def _log_steady_rates(
-        self, fit: Fit, context: Context, setting: S3SettingT, regime: Regime = Regime.SUSTAINED
+        self, fit: Fit, context: Context, settings: Sequence[S3SettingT], regime: Regime = Regime.SUSTAINED
     ) -> Array:
-        """Draws of the logarithm of bytes per second while every connection is busy."""
-        transfers = self._transfers(context, [setting], Demand(regime=regime))
-        steady = replace(transfers, is_steady=np.array([True]))
-        return Posterior.from_state(fit.state).log_throughput(steady)[:, 0]
+        """Draws of the logarithm of bytes per second while every connection is busy, (draws, settings)."""
+        transfers = self._transfers(context, settings, Demand(regime=regime))
+        steady = replace(transfers, is_steady=np.ones(len(settings), dtype=np.bool_))
+        return Posterior.from_state(fit.state).log_throughput(steady)
 
-    def _steady_rates(self, fit: Fit, context: Context, setting: S3SettingT) -> tuple[float, float]:
-        """The mean of the draws, and what nineteen in twenty are above."""
-        logs = self._log_steady_rates(fit, context, setting)
-        return float(np.exp(logs).mean()), exp(float(quantiles(logs, [_SLOW_QUANTILE])[0]))
+    def _steady_rates(
+        self, fit: Fit, context: Context, settings: Sequence[S3SettingT]
+    ) -> tuple[Array, Array]:
+        """The mean of the draws, and what nineteen in twenty are above, of each setting."""
+        logs = self._log_steady_rates(fit, context, settings)
+        return np.exp(logs).mean(axis=0), np.exp(quantiles(logs, [_SLOW_QUANTILE])[0])
 
-    def _credit_bytes_max(
-        self, fit: Fit, context: Context, setting: S3SettingT, transferred_bytes: float
-    ) -> int:
-        """What such a transfer may take of the bucket: it goes as fast as the host may while there are credits."""
+    def _steady_rate(self, fit: Fit, context: Context, setting: S3SettingT) -> float:
+        return float(self._steady_rates(fit, context, [setting])[0][0])
+
+    def _burst_rates(self, fit: Fit, context: Context, settings: Sequence[S3SettingT]) -> Array:
+        """How fast each may go while there are credits; without bound where there are none."""
         limits = host_ceiling(context.place)
         if limits is None or not limits.is_burstable:
-            return 0
-        logs = self._log_steady_rates(fit, context, setting, Regime.BURST)
-        rate = exp(float(quantiles(logs, [_BURST_QUANTILE])[0]))
-        return ceil(limits.credits_spent(transferred_bytes, seconds=transferred_bytes / rate))
+            return np.full(len(settings), inf)
+        logs = self._log_steady_rates(fit, context, settings, Regime.BURST)
+        return np.asarray(np.exp(quantiles(logs, [_BURST_QUANTILE])[0]), dtype=np.float64)
 
     def _transfers(self, context: Context, settings: Sequence[S3SettingT], demand: Demand) -> Transfers:
         threads = np.array([x.thread_count for x in settings], dtype=np.float64)
@@ -561,6 +572,14 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         while ladder[-1] < most:
             ladder.append(min(most, max(ladder[-1] + 1, round(ladder[-1] * _THREAD_RATIO))))
         return ladder
+
+
+def _credit_bytes(place: Place, transferred_bytes: float, *, seconds: float) -> int:
+    """What a transfer takes of the bucket, where there is one."""
+    limits = host_ceiling(place)
+    if limits is None or not limits.is_burstable:
+        return 0
+    return ceil(limits.credits_spent(transferred_bytes, seconds=seconds))
 
 
 def _held_bytes(setting: S3SettingT, context: Context, demand: Demand) -> int:

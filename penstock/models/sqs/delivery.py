@@ -210,9 +210,17 @@ class SqsDeliveryModel:
         )
         return tuple(dict.fromkeys(self.legal(context, step) for step in steps))
 
-    def probe_cost(self, fit: Fit, context: Context, setting: SqsDeliverySetting, tariff: Tariff) -> Cost:
+    def probe_costs(
+        self, fit: Fit, context: Context, settings: Sequence[SqsDeliverySetting], tariff: Tariff
+    ) -> Sequence[Cost]:
         """A few seconds of messages, each request billed by chunks of 64 KiB."""
-        rate = self._forecast(learning.mean_costs(fit), context, [setting], Demand()).goodput[0, 0]
+        rates = self._forecast(learning.mean_costs(fit), context, settings, Demand()).goodput[0]
+        return [
+            self._probe_cost(context, setting, float(rate), tariff)
+            for setting, rate in zip(settings, rates, strict=True)
+        ]
+
+    def _probe_cost(self, context: Context, setting: SqsDeliverySetting, rate: float, tariff: Tariff) -> Cost:
         message_count = max(math.ceil(rate * _PROBE_SECONDS), 10)
         batch = self.legal(context, setting).batch_message_count
         request_count = math.ceil(message_count / batch * 3.5) + 2 * setting.receiver_thread_count

@@ -67,9 +67,9 @@ class Table:
     def measured_value(self, observation: Observation[Any]) -> float:
         return observation.throughput_bytes_per_second
 
-    def probe_cost(self, _fit: Any, _context: Any, setting: Threads, _tariff: Any) -> Cost:
-        price = (self.prices or {}).get(setting.thread_count, 100)
-        return Cost(transferred_bytes=price, request_count=7, duration_seconds=90.0)
+    def probe_costs(self, _fit: Any, _context: Any, settings: Sequence[Threads], _tariff: Any) -> list[Cost]:
+        prices = [(self.prices or {}).get(setting.thread_count, 100) for setting in settings]
+        return [Cost(transferred_bytes=price, request_count=7, duration_seconds=90.0) for price in prices]
 
     def probe_seconds_min(self, _fit: Any, _context: Any, setting: Threads) -> float:
         return setting.thread_count / 10.0
@@ -320,9 +320,11 @@ def test_a_plan_is_within_every_bound(changes: dict[str, Any], is_planned: bool)
 class WithCredits(Believing):
     """What the burst serves costs credits, and what is sustained does not."""
 
-    def probe_cost(self, fit: Any, context: Any, setting: Threads, tariff: Any) -> Cost:
-        cost = super().probe_cost(fit, context, setting, tariff)
-        return cost if self._regime is Regime.SUSTAINED else replace(cost, credit_bytes=2 * 10**6)
+    def probe_costs(self, fit: Any, context: Any, settings: Sequence[Threads], tariff: Any) -> list[Cost]:
+        costs = super().probe_costs(fit, context, settings, tariff)
+        if self._regime is Regime.SUSTAINED:
+            return costs
+        return [replace(cost, credit_bytes=2 * 10**6) for cost in costs]
 
 
 def test_without_credits_what_the_host_sustains_is_learned() -> None:

@@ -295,7 +295,7 @@ def test_what_is_read_is_paid_once() -> None:
     """Before the first probe what is read may have to be put; probes read alone, with GETs that cost a twelfth."""
     context, fit = a_context(), fitted(history(NEAR, 2))
     ahead = MODEL.cost_ahead(context, S3_TARIFF)
-    reading = MODEL.probe_cost(fit, context, a_setting(8), S3_TARIFF)
+    reading = MODEL.probe_costs(fit, context, [a_setting(8)], S3_TARIFF)[0]
     assert ahead.transferred_bytes == READ_OBJECT_BYTES_MAX
     assert ahead.usd > 30 * 0.005 / 1000
     way_usd = S3_TARIFF.usd_per_received_byte * reading.transferred_bytes

@@ -551,8 +551,8 @@ def test_fixed_part_size_leaves_one_dimension() -> None:
 def test_probe_pays_for_no_more_than_it_needs() -> None:
     """Of a terabyte a probe sends a few waves; of a small object at most the object."""
     fit = fit_of(WORLD, history(WORLD, 6))
-    large = MODEL.probe_cost(fit, a_context(size=1024 * GiB), a_setting(16, 128), S3_TARIFF)
-    small = MODEL.probe_cost(fit, a_context(size=64 * MiB), a_setting(16), S3_TARIFF)
+    large = MODEL.probe_costs(fit, a_context(size=1024 * GiB), [a_setting(16, 128)], S3_TARIFF)[0]
+    small = MODEL.probe_costs(fit, a_context(size=64 * MiB), [a_setting(16)], S3_TARIFF)[0]
     assert 16 * 128 * MiB <= large.transferred_bytes <= 16 * 16 * 128 * MiB
     assert small.transferred_bytes <= 64 * MiB
     assert large.usd > 0
@@ -566,7 +566,7 @@ def test_a_probe_is_given_the_time_of_the_ceiling_that_may_be_there() -> None:
     )
     fit = MODEL.fit(world.place, history(world, 2), prior=None, seed=0)
     wave = a_setting(64)
-    cost = MODEL.probe_cost(fit, world.context, wave, S3_TARIFF)
+    cost = MODEL.probe_costs(fit, world.context, [wave], S3_TARIFF)[0]
     assert cost.duration_seconds > cost.transferred_bytes / world.truth(wave)
 
 
@@ -582,12 +582,12 @@ def test_a_probe_pays_for_the_credits_that_it_spends(instance_type: str, count: 
     fit = fit_of(world, history(world, count))
     context = replace(world.context, payload_size_bytes=GiB)
     for setting in (a_setting(1), a_setting(16), a_setting(64), a_setting(128, 8)):
-        cost = MODEL.probe_cost(fit, context, setting, S3_TARIFF)
+        cost = MODEL.probe_costs(fit, context, [setting], S3_TARIFF)[0]
         seconds = cost.transferred_bytes / world.truth(setting)
         spent = limits.credits_spent(cost.transferred_bytes, seconds=seconds)
         assert 0.9 * spent <= cost.credit_bytes <= cost.transferred_bytes
-    slow = MODEL.probe_cost(fit, context, a_setting(1), S3_TARIFF).credit_bytes
-    assert slow < MODEL.probe_cost(fit, context, a_setting(64), S3_TARIFF).credit_bytes / 5
+    slow = MODEL.probe_costs(fit, context, [a_setting(1)], S3_TARIFF)[0].credit_bytes
+    assert slow < MODEL.probe_costs(fit, context, [a_setting(64)], S3_TARIFF)[0].credit_bytes / 5
 
 
 def test_hosts_without_a_bucket_spend_no_credits() -> None:
@@ -595,7 +595,7 @@ def test_hosts_without_a_bucket_spend_no_credits() -> None:
     for instance_type in ("c5n.18xlarge", "unknown"):
         world = UploadWorld(place=a_place(instance_type=instance_type))
         fit = fit_of(world, history(world, 3))
-        assert MODEL.probe_cost(fit, world.context, a_setting(128), S3_TARIFF).credit_bytes == 0
+        assert MODEL.probe_costs(fit, world.context, [a_setting(128)], S3_TARIFF)[0].credit_bytes == 0
 
 
 def test_latency_of_one_object_does_not_gain_from_more_objects() -> None:

@@ -1,5 +1,6 @@
 import dataclasses
 import json
+from functools import cache
 
 import pytest
 from hypothesis import given
@@ -40,14 +41,17 @@ WORLD = World(
 )
 
 
-def a_fit(*, more: int = 4) -> Fit:
+def learned(*, more: int) -> Fit:
     """The fit after the ramp and a few probes of that world."""
     settings = [*MODEL.ramp(CONTEXT), *(a_setting(seed) for seed in range(more))]
     observations = [observe(WORLD, s, seed=i, number=i) for i, s in enumerate(settings)]
     return MODEL.fit(PLACE, observations, prior=None, seed=1)
 
 
-FIT = a_fit()
+@cache
+def a_fit() -> Fit:
+    """The same after four of them."""
+    return learned(more=4)
 
 
 @given(
@@ -84,16 +88,16 @@ def test_the_model_works_with_no_observation() -> None:
 
 def test_a_fit_survives_json() -> None:
     """A restart predicts what was predicted before."""
-    restored = dataclasses.replace(FIT, state=json.loads(json.dumps(FIT.state)))
-    setting = MODEL.candidates(FIT, CONTEXT, Demand())[0]
+    restored = dataclasses.replace(a_fit(), state=json.loads(json.dumps(a_fit().state)))
+    setting = MODEL.candidates(a_fit(), CONTEXT, Demand())[0]
     assert MODEL.predict(restored, CONTEXT, setting, Demand()) == MODEL.predict(
-        FIT, CONTEXT, setting, Demand()
+        a_fit(), CONTEXT, setting, Demand()
     )
 
 
 def test_the_same_history_and_seed_give_the_same_fit() -> None:
     """Nothing hidden decides."""
-    assert a_fit(more=1) == a_fit(more=1)
+    assert learned(more=1) == learned(more=1)
 
 
 def test_the_costs_of_the_world_are_found() -> None:
@@ -103,17 +107,17 @@ def test_the_costs_of_the_world_are_found() -> None:
         ("receive_request_seconds", 0.015),
         ("delete_request_seconds", 0.0188),
     ):
-        assert FIT.parameters[name].expected == pytest.approx(truth, rel=0.125)
-    assert FIT.residual_fraction_p50 < 0.05
-    assert not FIT.is_off_model
+        assert a_fit().parameters[name].expected == pytest.approx(truth, rel=0.125)
+    assert a_fit().residual_fraction_p50 < 0.05
+    assert not a_fit().is_off_model
 
 
 @pytest.mark.parametrize("rate", [20.0, 200.0, 900.0])
 def test_advice_for_a_rate_carries_it_with_no_duplicate(rate: float) -> None:
     """Held against the world itself: at least 97 % of the rate, and nothing delivered twice."""
     demand = Demand(message_rate_per_second=rate)
-    candidates = MODEL.candidates(FIT, CONTEXT, demand)
-    appraisal = MODEL.appraise(FIT, CONTEXT, candidates, demand)
+    candidates = MODEL.candidates(a_fit(), CONTEXT, demand)
+    appraisal = MODEL.appraise(a_fit(), CONTEXT, candidates, demand)
     chosen = candidates[int(appraisal.connection_count.argmin())]
     observation = observe(WORLD, chosen, seed=99)
     assert MODEL.measured_value(observation) >= 0.97 * rate
@@ -122,9 +126,9 @@ def test_advice_for_a_rate_carries_it_with_no_duplicate(rate: float) -> None:
 
 def test_few_threads_or_a_busy_client_are_named_as_the_limit() -> None:
     """Two senders leave the CPU idle; with forty, all threads wait for it, however many more there are."""
-    by_count = {c.sender_thread_count: c for c in MODEL.candidates(FIT, CONTEXT, Demand())}
-    assert MODEL.bottleneck(FIT, CONTEXT, by_count[2], Demand()) == "connections"
-    assert MODEL.bottleneck(FIT, CONTEXT, by_count[40], Demand()) == "client-cpu"
+    by_count = {c.sender_thread_count: c for c in MODEL.candidates(a_fit(), CONTEXT, Demand())}
+    assert MODEL.bottleneck(a_fit(), CONTEXT, by_count[2], Demand()) == "connections"
+    assert MODEL.bottleneck(a_fit(), CONTEXT, by_count[40], Demand()) == "client-cpu"
 
 
 def test_how_few_senders_were_tried_is_said_in_plain_words() -> None:
@@ -140,7 +144,7 @@ def test_long_work_on_a_message_is_named_as_the_limit() -> None:
     """With 20 s each it is what holds the receivers; with a millisecond their requests are."""
     for work_seconds, count_max, limit in ((20.0, 64, "work"), (0.001, 6, "connections")):
         demand = Demand(work_seconds=work_seconds, thread_count_max=count_max)
-        chosen = recommended(MODEL, FIT, CONTEXT, demand)
+        chosen = recommended(MODEL, a_fit(), CONTEXT, demand)
         assert chosen.bottleneck == limit
         span = "times as fast as boto3's default (90 %"
         assert (span in chosen.explanation) is (limit == "connections")
@@ -148,8 +152,8 @@ def test_long_work_on_a_message_is_named_as_the_limit() -> None:
 
 def test_every_candidate_is_complete_and_stable() -> None:
     """Each has windows, a limit within its delete capacity, and is legal as it is."""
-    for candidate in MODEL.candidates(FIT, CONTEXT, Demand()):
-        derived = MODEL.derive(FIT, CONTEXT, candidate, Demand())
+    for candidate in MODEL.candidates(a_fit(), CONTEXT, Demand()):
+        derived = MODEL.derive(a_fit(), CONTEXT, candidate, Demand())
         assert MODEL.legal(CONTEXT, candidate) == candidate
         assert candidate.send_window_message_count > 0
         held_seconds = candidate.receive_window_message_count / derived["delete_capacity_messages_per_second"]
@@ -161,13 +165,13 @@ def test_what_waiting_for_a_batch_adds_is_said() -> None:
     """Half of the linger, on average; an objective leaves as much as keeps the mean of all messages within it."""
     batched = dataclasses.replace(MODEL.default_setting(CONTEXT), batch_message_count=10)
     slow = Demand(message_rate_per_second=20)
-    (words,) = MODEL.remarks(FIT, CONTEXT, batched, slow)
+    (words,) = MODEL.remarks(a_fit(), CONTEXT, batched, slow)
     assert "adds 225 ms to the latency of a message" in words
-    assert MODEL.derive(FIT, CONTEXT, batched, slow)["batch_linger_seconds"] == pytest.approx(0.45)
-    assert MODEL.remarks(FIT, CONTEXT, MODEL.default_setting(CONTEXT), slow) == ()
+    assert MODEL.derive(a_fit(), CONTEXT, batched, slow)["batch_linger_seconds"] == pytest.approx(0.45)
+    assert MODEL.remarks(a_fit(), CONTEXT, MODEL.default_setting(CONTEXT), slow) == ()
     soon = dataclasses.replace(slow, latency_objective_seconds=0.1)
-    waited = MODEL.derive(FIT, CONTEXT, batched, soon)["batch_linger_seconds"] / 2.0
-    latency = MODEL.predict(FIT, CONTEXT, batched, soon)["delivery_latency_seconds_mean"].expected
+    waited = MODEL.derive(a_fit(), CONTEXT, batched, soon)["batch_linger_seconds"] / 2.0
+    latency = MODEL.predict(a_fit(), CONTEXT, batched, soon)["delivery_latency_seconds_mean"].expected
     assert latency + waited == pytest.approx(0.1, rel=0.05)
 
 
@@ -175,8 +179,11 @@ def test_what_waiting_for_a_batch_adds_is_said() -> None:
 def test_no_message_comes_back_while_it_is_worked_on(work_seconds: float) -> None:
     """A full receive window, and a batch in the hands of one receiver, take half of the timeout at most."""
     demand = Demand(message_rate_per_second=10, work_seconds=work_seconds)
-    for setting in (*MODEL.candidates(FIT, CONTEXT, demand), MODEL.advisable_default(FIT, CONTEXT, demand)):
-        derived = MODEL.derive(FIT, CONTEXT, setting, demand)
+    for setting in (
+        *MODEL.candidates(a_fit(), CONTEXT, demand),
+        MODEL.advisable_default(a_fit(), CONTEXT, demand),
+    ):
+        derived = MODEL.derive(a_fit(), CONTEXT, setting, demand)
         half_a_timeout = derived["visibility_timeout_seconds"] / 2.0
         assert setting.batch_message_count * work_seconds <= half_a_timeout
         held_seconds = setting.receive_window_message_count * work_seconds / setting.receiver_thread_count
@@ -185,9 +192,9 @@ def test_no_message_comes_back_while_it_is_worked_on(work_seconds: float) -> Non
 
 def test_hard_limits_hold_while_they_can() -> None:
     """Few threads are kept to; what no setting meets is met as nearly as possible, never with nothing."""
-    few = MODEL.candidates(FIT, CONTEXT, Demand(thread_count_max=6))
+    few = MODEL.candidates(a_fit(), CONTEXT, Demand(thread_count_max=6))
     assert all(s.thread_count <= 6 for s in few)
-    assert MODEL.candidates(FIT, CONTEXT, Demand(thread_count_max=1, latency_objective_seconds=1e-9))
+    assert MODEL.candidates(a_fit(), CONTEXT, Demand(thread_count_max=1, latency_objective_seconds=1e-9))
 
 
 @pytest.mark.parametrize("work_seconds", [0.0, 0.5, 20.0])
@@ -196,7 +203,7 @@ def test_hard_limits_hold_while_they_can() -> None:
 def test_no_more_threads_than_were_allowed(limit: int, rate: float | None, work_seconds: float) -> None:
     """However long the work keeps a receiver: with fewer of them less is carried."""
     demand = Demand(thread_count_max=limit, message_rate_per_second=rate, work_seconds=work_seconds)
-    found = recommended(MODEL, FIT, CONTEXT, demand).setting
+    found = recommended(MODEL, a_fit(), CONTEXT, demand).setting
     assert found.thread_count <= limit
 
 
@@ -246,8 +253,8 @@ def test_advice_beyond_what_was_tried_says_so() -> None:
     beyond, within = (
         dataclasses.replace(a_setting(0), sender_thread_count=count) for count in (tried + 1, tried)
     )
-    assert str(tried) in " ".join(MODEL.remarks(FIT, CONTEXT, beyond, Demand()))
-    assert not MODEL.remarks(FIT, CONTEXT, within, Demand())
+    assert str(tried) in " ".join(MODEL.remarks(a_fit(), CONTEXT, beyond, Demand()))
+    assert not MODEL.remarks(a_fit(), CONTEXT, within, Demand())
 
 
 def test_one_slow_measurement_is_a_suspicion_and_no_change_yet() -> None:
@@ -325,21 +332,21 @@ def test_a_fifo_queue_starts_from_its_quota() -> None:
 def test_blast_shows_when_it_will_collapse() -> None:
     """The default setting, against a deleter 10 % slower than the sender, has a date; an advised one has none."""
     blast = MODEL.default_setting(CONTEXT)
-    derived = MODEL.derive(FIT, CONTEXT, blast, Demand())
+    derived = MODEL.derive(a_fit(), CONTEXT, blast, Demand())
     assert derived["collapse_after_seconds_without_receive_window"] < 3600
     assert derived["warn_at_oldest_undeleted_seconds"] == pytest.approx(8 / 3)
-    advised = MODEL.candidates(FIT, CONTEXT, Demand(message_rate_per_second=40.0))[0]
+    advised = MODEL.candidates(a_fit(), CONTEXT, Demand(message_rate_per_second=40.0))[0]
     assert "collapse_after_seconds_without_receive_window" not in MODEL.derive(
-        FIT, CONTEXT, advised, Demand(message_rate_per_second=40.0)
+        a_fit(), CONTEXT, advised, Demand(message_rate_per_second=40.0)
     )
 
 
 def test_large_messages_are_billed_by_chunks() -> None:
     """Ten messages of 64 KiB cost ten times a request of ten small ones, in sends and receives."""
     setting = dataclasses.replace(MODEL.ramp(CONTEXT)[2], send_rate_limit_messages_per_second=200.0)
-    small = MODEL.derive(FIT, CONTEXT, setting, Demand())["usd_per_million_messages"]
+    small = MODEL.derive(a_fit(), CONTEXT, setting, Demand())["usd_per_million_messages"]
     large_context = Context(place=PLACE, payload_size_bytes=64 * KiB)
-    large = MODEL.derive(FIT, large_context, setting, Demand())["usd_per_million_messages"]
+    large = MODEL.derive(a_fit(), large_context, setting, Demand())["usd_per_million_messages"]
     assert small == pytest.approx(0.12, rel=0.05)
     assert large > 6 * small
 
@@ -348,7 +355,7 @@ def test_a_neighbour_is_a_better_start_than_tables() -> None:
     """With its fit as the prior, goodput that was never measured here is foretold more narrowly."""
     setting = a_setting(77)
     cold = MODEL.fit(PLACE, [], prior=None, seed=1)
-    warm = MODEL.fit(PLACE, [], prior=FIT, seed=1)
+    warm = MODEL.fit(PLACE, [], prior=a_fit(), seed=1)
 
     def width(fit: Fit) -> float:
         estimate = MODEL.predict(fit, CONTEXT, setting, Demand())["goodput_messages_per_second"]
@@ -402,7 +409,7 @@ def _held_to(
 
 def test_setting_values_are_numbers_of_the_right_kind() -> None:
     """Counts stay whole numbers: clients use them as they are."""
-    for name, value in setting_values(MODEL.candidates(FIT, CONTEXT, Demand())[0]).items():
+    for name, value in setting_values(MODEL.candidates(a_fit(), CONTEXT, Demand())[0]).items():
         assert isinstance(value, float if name.endswith("per_second") else int)
 
 
@@ -413,8 +420,8 @@ def test_a_demand_that_nothing_meets_is_met_as_far_as_it_can_be(rate: float) -> 
 
     def best(rate: float) -> tuple[float, float]:
         demand = Demand(message_rate_per_second=rate, thread_count_max=limit)
-        settings = MODEL.candidates(FIT, CONTEXT, demand)
-        appraisal = MODEL.appraise(FIT, CONTEXT, settings, demand)
+        settings = MODEL.candidates(a_fit(), CONTEXT, demand)
+        appraisal = MODEL.appraise(a_fit(), CONTEXT, settings, demand)
         index = int(appraisal.value.argmax())
         return float(appraisal.value[index]), float(appraisal.connection_count[index])
 
@@ -426,7 +433,7 @@ def test_a_demand_that_nothing_meets_is_met_as_far_as_it_can_be(rate: float) -> 
 def test_advice_that_gains_nothing_over_the_default_says_what_it_has_beside_it() -> None:
     """Where one message at a time carries the load, what is left to give is that a backlog cannot collapse."""
     demand = Demand(message_rate_per_second=5.0)
-    advice = recommended(MODEL, FIT, CONTEXT, demand)
+    advice = recommended(MODEL, a_fit(), CONTEXT, demand)
     assert advice.gain_over_default == Estimate(1.0, 1.0, 1.0)
     assert advice.explanation.endswith(
         " As fast as boto3's default to within 2 %, with 4 connections instead of 3 and limits to what is under way, "
@@ -436,12 +443,12 @@ def test_advice_that_gains_nothing_over_the_default_says_what_it_has_beside_it()
 
 def test_the_default_may_be_advised_with_limits_alone() -> None:
     """One thread each and one message at a time, no faster than the deleter, with the windows of all advice."""
-    own = MODEL.advisable_default(FIT, CONTEXT, Demand())
+    own = MODEL.advisable_default(a_fit(), CONTEXT, Demand())
     counts = (own.sender_thread_count, own.receiver_thread_count, own.deleter_thread_count)
     assert (counts, own.batch_message_count) == ((1, 1, 1), 1)
     assert own.send_rate_limit_messages_per_second > 0
     assert 0 < own.receive_window_message_count < 120_000
     assert 0 < own.send_window_message_count < 120_000
     assert MODEL.legal(CONTEXT, own) == own
-    slow = MODEL.advisable_default(FIT, CONTEXT, Demand(message_rate_per_second=5.0))
+    slow = MODEL.advisable_default(a_fit(), CONTEXT, Demand(message_rate_per_second=5.0))
     assert slow.send_rate_limit_messages_per_second == pytest.approx(5.25)

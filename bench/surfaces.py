@@ -271,15 +271,14 @@ class Surface:
     ) -> Observation[Any]:
         """One probe: the truth under the noise. `slow` is the common mode of a `Session`."""
         factor = slow * self.noise.factor(setting.thread_count, self.thread_count_max, rng)
-        seconds = self.object_size_bytes / (self.truth(setting) * factor)
-        return self._observation(
-            setting, seconds, factor, rng, FIRST_PROBE_AT + probe_index * self.probe_every
-        )
+        at = FIRST_PROBE_AT + probe_index * self.probe_every
+        return self._observation(setting, self.flow(setting), factor, rng, at)
 
     def _observation(
-        self, setting: BenchSetting, seconds: float, factor: float, rng: np.random.Generator, at: datetime
+        self, setting: BenchSetting, flow: Flow, factor: float, rng: np.random.Generator, at: datetime
     ) -> Observation[Any]:
-        flow, part_count = self.flow(setting), self.part_count(setting)
+        part_count = self.part_count(setting)
+        seconds = self.object_size_bytes / (float(flow.throughput[0]) * factor)
         parts = self._timed_parts(float(flow.part_seconds[0]) / factor, part_count, seconds, rng)
         throttled = int(rng.binomial(part_count, min(float(flow.throttled_fraction[0]), 0.95)))
         return Observation(

@@ -62,9 +62,8 @@ def test_the_optimum_is_the_best_there_is_and_n95_the_least_that_comes_near(surf
     """Nothing of the grid beats it, and off the grid nothing by 2 %; with fewer connections none has 95 % of it."""
     best, (n, s), rng = surface.optimum, surface.grid, np.random.default_rng(1)
     assert surface.truth(best.setting) == pytest.approx(best.bytes_per_second)
-    for i in rng.choice(n.size, 40):
-        setting = surface.transfer.setting(int(n[i]), int(s[i]))
-        assert surface.truth(setting) <= best.bytes_per_second * (1 + 1e-9)
+    chosen = rng.choice(n.size, 40)
+    assert (surface.field(n[chosen], s[chosen] // 1).throughput <= best.bytes_per_second * (1 + 1e-9)).all()
     assert surface.field(*some_settings(surface.limits)).throughput.max() <= best.bytes_per_second * 1.02
     connections = np.minimum(n, np.ceil(surface.object_size_bytes / s))
     enough, short = (

@@ -224,7 +224,14 @@ def _default_setting(model: PerformanceModel[Any], context: Context, demand: Dem
     setting = model.default_setting(context)
     if demand.thread_count_max is None and demand.memory_bytes_max is None:
         return setting
-    table = from_tables(model, context.place)
+    return _default_within(model, context, demand)  # type: ignore[arg-type]  # as in `from_tables`
+
+
+@lru_cache(
+    maxsize=64
+)  # until something is measured, all advice that stands is worked out with every snapshot
+def _default_within(model: PerformanceModel[Any], context: Context, demand: Demand) -> Any:
+    setting, table = model.default_setting(context), from_tables(model, context.place)
     appraisal = model.appraise(table, context, [setting], demand)
     if objective.is_within([setting], appraisal, demand)[0]:
         return setting

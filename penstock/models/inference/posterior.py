@@ -133,7 +133,7 @@ def derivatives(law: Law, theta: Array) -> Array:
     """Derivatives of the law, (problems, measurements, parameters)."""
     count = len(theta) if (theta == theta[:1]).all() else 1
     theta = theta[::count]
-    moves = np.concatenate([np.zeros((1, theta.shape[1])), _DIFFERENCE * np.eye(theta.shape[1])])
+    moves = np.concatenate([_DIFFERENCE * np.eye(theta.shape[1]), np.zeros((1, theta.shape[1]))])
     blocks = [_differences(law, theta[i : i + _BLOCK], moves) for i in range(0, len(theta), _BLOCK)]
     return np.repeat(np.concatenate(blocks) / _DIFFERENCE, count, axis=0)
 
@@ -142,7 +142,7 @@ def _differences(law: Law, theta: Array, moves: Array) -> Array:
     moved = (theta[:, None, :] + moves).reshape(-1, theta.shape[1])
     values = law(moved)
     values = values.reshape(len(theta), len(moves), values.shape[1])
-    return np.asarray(np.swapaxes(values[:, 1:] - values[:, :1], 1, 2), dtype=np.float64)
+    return np.asarray(np.swapaxes(values[:, :-1] - values[:, -1:], 1, 2), dtype=np.float64)
 
 
 def inverse(matrices: Array) -> Array:

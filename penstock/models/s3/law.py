@@ -105,8 +105,18 @@ def _softmin(p: Array, one: Array, other: Array) -> Array:
     )
 
 
+def _log_rates(theta: Array, asked: _Requests) -> Array:
+    """Logarithm of T(n, s), bytes per second with n connections busy.
+
+    Of parameters that differ from those before them in no parameter of it, as under `derivatives`, it is the same.
+    """
+    rated = theta[:, : THROTTLING_SLOPE + 1]
+    is_other = np.append(True, (rated[1:] != rated[:-1]).any(axis=1))
+    rates = _log_rate(_Parameters(theta[is_other]), asked)
+    return np.asarray(rates[np.cumsum(is_other) - 1], dtype=np.float64)
+
+
 def _log_rate(at: _Parameters, asked: _Requests) -> Array:
-    """Logarithm of T(n, s), bytes per second with n connections busy."""
     p = at.value[KNEE_SHARPNESS]
     connections, host = _log_limits(at, asked)
     prefix = at.log[PREFIX_RATE] + asked.log_s
@@ -259,7 +269,7 @@ class Transfers:
     def course(self, theta: Array) -> Course:
         """How they go under draws of the parameters."""
         at, count = _Parameters(theta), len(self.n)
-        rates = _log_rate(at, self._asked)
+        rates = _log_rates(theta, self._asked)
         steady, ending = rates[:, :count], rates[:, count:]
         if self.is_steady.all():
             return Course(steady, *[np.zeros_like(steady)] * 4)

@@ -8,6 +8,7 @@ How large each of them is, and over what lengths, is never known: all of it is a
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -65,9 +66,18 @@ class Misfit:
 
     def alike(self, left: Array, right: Array) -> Array:
         """Covariance of what the law is off by at coordinates (a, 3) and (b, 3)."""
-        if self.amplitude == 0:
-            return np.zeros((len(left), len(right)))
-        return self.amplitude**2 * matern(left, right, (*self.length_octaves, _REGIME_LENGTH))
+        return next(covariances([self], left, right))
+
+
+def covariances(misfits: Sequence[Misfit], left: Array, right: Array) -> Iterator[Array]:
+    """Of each of some misfits; those of the same lengths differ by their amplitude alone."""
+    lengths = {each.length_octaves for each in misfits if each.amplitude > 0}
+    correlations = {each: matern(left, right, (*each, _REGIME_LENGTH)) for each in lengths}
+    for each in misfits:
+        if each.amplitude > 0:
+            yield each.amplitude**2 * correlations[each.length_octaves]
+        else:
+            yield np.zeros((len(left), len(right)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,31 +178,28 @@ class Chances:
 
 
 class Remainder:
-    """What a misfit makes of the residuals that draws of a law leave, (draws, measurements)."""
+    """What a misfit makes of the residuals that draws of a law leave, (draws, measurements).
+
+    `reach` is its covariance between settings and measurements, (settings, measurements).
+    """
 
     def __init__(self, unexplained: Unexplained, data: Measurements, weights: Array, residual: Array) -> None:
-        self._misfit, self._data = unexplained.misfit, data
+        self._misfit = unexplained.misfit
         self._noise = noise_covariance(data, unexplained.misfit, unexplained.sigma, weights)
         self._pull = np.linalg.solve(self._noise, residual.T)
 
-    def means(self, here: Array) -> Array:
-        """What is expected besides each draw at coordinates (settings, 3): (draws, settings)."""
-        return np.asarray((self._reach(here) @ self._pull).T, dtype=np.float64)
+    def means(self, reach: Array) -> Array:
+        """What is expected besides each draw: (draws, settings)."""
+        return np.asarray((reach @ self._pull).T, dtype=np.float64)
 
-    def variance(self, here: Array) -> Array:
+    def variance(self, reach: Array) -> Array:
         """What is not known of each, (settings,)."""
-        reach = self._reach(here)
         known = np.einsum("sn,ns->s", reach, np.linalg.solve(self._noise, reach.T))
         return np.asarray(np.maximum(self._misfit.amplitude**2 - known, 0.0), dtype=np.float64)
 
-    def covariance(self, here: Array) -> Array:
-        """The same of them together, (settings, settings)."""
-        reach = self._reach(here)
-        known = reach @ np.linalg.solve(self._noise, reach.T)
-        return np.asarray(self._misfit.alike(here, here) - known, dtype=np.float64)
-
-    def _reach(self, here: Array) -> Array:
-        return self._misfit.alike(here, self._data.coordinates)
+    def known(self, reach: Array) -> Array:
+        """What is known of them together, of the misfit's covariance: (settings, settings)."""
+        return np.asarray(reach @ np.linalg.solve(self._noise, reach.T), dtype=np.float64)
 
 
 def noise_log_likelihoods(residual: Array, shared: Array, scale: Array) -> Array:

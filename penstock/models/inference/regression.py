@@ -23,6 +23,7 @@ from penstock.models.inference.misfit import (
     Measurements,
     Misfit,
     Unexplained,
+    covariances,
     noise_covariance,
     noise_covariances,
     noise_log_likelihoods,
@@ -213,13 +214,9 @@ def _marginals(problem: Problem, peak: Peak, shapes: Sequence[Misfit]) -> Array:
     residual, explained, score = _beside_what_is_known(data, peak.weights, residual, explained)
     seen = data.of(np.flatnonzero(data.has_misfit))
     clients = structure(seen, replace(misfit, amplitude=0.0, weather=0.0))
-    waves = {
-        lengths: Misfit(amplitude=1.0, length_octaves=lengths).alike(seen.coordinates, seen.coordinates)
-        for lengths in {m.length_octaves for m in shapes}
-    }
-    hours = same_hour(seen)
+    alike, hours = covariances(shapes, seen.coordinates, seen.coordinates), same_hour(seen)
     shared = [
-        explained + clients + m.amplitude**2 * waves[m.length_octaves] + m.weather**2 * hours for m in shapes
+        explained + clients + each + m.weather**2 * hours for m, each in zip(shapes, alike, strict=True)
     ]
     scale = seen.noise_scale / np.sqrt(peak.weights[data.has_misfit])
     return score + noise_log_likelihoods(residual, np.stack(shared), scale)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from penstock.models.inference import shapeless
-from penstock.models.inference.misfit import Measurements, Misfit, Remainder, Unexplained, matern
+from penstock.models.inference.misfit import Measurements, Misfit, Remainder, Unexplained, covariances, matern
 from penstock.models.model import STATE_VERSION, Array
 from penstock.models.s3.evidence import Evidence
 from penstock.models.s3.lateness import Lateness
@@ -82,8 +82,8 @@ class Posterior:
         if self.shapes is not None:
             return shapeless.means(self._sightings, self.shapes, _points(transfers))
         values, here = transfers.log_throughput(self.draws), self._coordinates(transfers)
-        for turn, each in enumerate(self._remainders):
-            values[turn :: len(self._remainders)] += each.means(here)
+        for turn, (each, reach) in enumerate(self._reached(here)):
+            values[turn :: len(self._remainders)] += each.means(reach)
         return values
 
     def misfit_variance(self, transfers: Transfers) -> Array:
@@ -92,7 +92,7 @@ class Posterior:
             return shapeless.variance(self._sightings, self.shapes, _points(transfers))
         here = self._coordinates(transfers)
         return np.asarray(
-            np.mean([each.variance(here) for each in self._remainders], axis=0), dtype=np.float64
+            np.mean([each.variance(reach) for each, reach in self._reached(here)], axis=0), dtype=np.float64
         )
 
     @property
@@ -133,9 +133,20 @@ class Posterior:
         if self.shapes is not None:
             return shapeless.covariance(self._sightings, self.shapes, _points(transfers))
         here = self._coordinates(transfers)
-        return np.asarray(
-            np.mean([each.covariance(here) for each in self._remainders], axis=0), dtype=np.float64
-        )
+        together = covariances(self._misfits, here, here)
+        left = [
+            every - each.known(reach)
+            for every, (each, reach) in zip(together, self._reached(here), strict=True)
+        ]
+        return np.asarray(np.mean(left, axis=0), dtype=np.float64)
+
+    @property
+    def _misfits(self) -> list[Misfit]:
+        return [each.misfit for each in self.unexplained]
+
+    def _reached(self, here: Array) -> Iterator[tuple[Remainder, Array]]:
+        """Each remainder, with what its misfit says of coordinates (settings, 3) by those that were measured."""
+        return zip(self._remainders, covariances(self._misfits, here, self._data.coordinates), strict=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -227,9 +227,8 @@ def _default_setting(model: PerformanceModel[Any], context: Context, demand: Dem
     return _default_within(model, context, demand)  # type: ignore[arg-type]  # as in `from_tables`
 
 
-@lru_cache(
-    maxsize=64
-)  # until something is measured, all advice that stands is worked out with every snapshot
+# Until something is measured, all advice that stands is worked out with every snapshot.
+@lru_cache(maxsize=64)
 def _default_within(model: PerformanceModel[Any], context: Context, demand: Demand) -> Any:
     setting, table = model.default_setting(context), from_tables(model, context.place)
     appraisal = model.appraise(table, context, [setting], demand)

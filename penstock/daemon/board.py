@@ -37,6 +37,11 @@ class Posting:
     fit: Fit
     posted_at: datetime
     newest_at: datetime | None
+    redated_at: datetime | None = None  # when the clock was seen to be before that
+
+    def as_of(self, now: datetime) -> datetime:
+        """Of when it is; by a clock that was ahead it would hold until then, and one that is behind comes back."""
+        return self.redated_at if self.redated_at is not None and now < self.posted_at else self.posted_at
 
 
 @dataclass(eq=False)
@@ -89,7 +94,7 @@ class Board:
     def _known(self, place: Place, now: datetime) -> tuple[Fit | None, datetime]:
         """The last fit of a place, and of when it is."""
         posting = self._postings.get(place)
-        return (posting.fit, posting.posted_at) if posting else (None, now)
+        return (posting.fit, posting.as_of(now)) if posting else (None, now)
 
     def fits(self) -> list[Fit]:
         return [posting.fit for posting in self._postings.values()]
@@ -104,7 +109,10 @@ class Board:
         turn between contexts, since each answer takes milliseconds.
         """
         self._postings[fit.place] = _posting(self._postings.get(fit.place), fit, now, taught_at)
-        self._forget_answers(fit.place)
+        for key in [key for key in self._answers if key[0].place == fit.place]:
+            del self._answers[key]
+        for assessed in [key for key in self._assessments if key[0].place == fit.place]:
+            del self._assessments[assessed]
         changed = []
         for context in self.configured_contexts:
             if context.place == fit.place:
@@ -117,13 +125,9 @@ class Board:
         return changed
 
     def redate(self, now: datetime) -> bool:
-        """Date what was posted by a clock that was ahead as of now, or it would hold until then; whether any was."""
+        """The clock stepped back: what was posted at a date that has not come is as of now; whether any was."""
         ahead = {place: posting for place, posting in self._postings.items() if posting.posted_at > now}
-        for place, posting in ahead.items():
-            self._postings[place] = Posting(
-                posting.fit, now, posting.newest_at and min(posting.newest_at, now)
-            )
-            self._forget_answers(place)
+        self._postings |= {place: dataclasses.replace(p, redated_at=now) for place, p in ahead.items()}
         self.generation += bool(ahead)
         return bool(ahead)
 
@@ -157,8 +161,8 @@ class Board:
         """The advice as if no other host shared any limit."""
         key = (context, demand)
         answer = self._answers.get(key)
-        if answer is None:
-            fit, as_of = self._known(context.place, now)
+        fit, as_of = self._known(context.place, now)
+        if answer is None or answer.issued_at != as_of:
             answer = recommend(
                 OPERATIONS[context.operation].model,
                 fit,
@@ -179,8 +183,8 @@ class Board:
         """What a setting of the operation's own type will do; it is remembered like an answer."""
         key = (context, demand, setting)
         answer = self._assessments.get(key)
-        if answer is None:
-            fit, as_of = self._known(context.place, now)
+        fit, as_of = self._known(context.place, now)
+        if answer is None or answer.issued_at != as_of:
             model, validity_seconds = OPERATIONS[context.operation].model, self.validity_seconds
             made = assess(model, fit, context, demand, setting, now=as_of, validity_seconds=validity_seconds)
             answer = self._telling_of_store(made)
@@ -236,12 +240,6 @@ class Board:
         appraisal = model.appraise(known, context, [answer.setting], answer.demand)
         return ceil(float(appraisal.memory_bytes[0]))
 
-    def _forget_answers(self, place: Place) -> None:
-        for key in [key for key in self._answers if key[0].place == place]:
-            del self._answers[key]
-        for assessed in [key for key in self._assessments if key[0].place == place]:
-            del self._assessments[assessed]
-
     def _remember(self, key: Key, answer: Recommendation[Any]) -> None:
         for remembered in (self._answers, self._previous):
             if key not in remembered and key not in self._configured_keys:
@@ -281,7 +279,7 @@ def _posting(before: Posting | None, fit: Fit, now: datetime, taught_at: datetim
     newest_at = min(max(dates, default=now), now)
     if before is None:
         return Posting(fit, newest_at, newest_at if dates else None)
-    if not dates or (before.newest_at is not None and newest_at <= before.newest_at):
+    if not dates or (before.newest_at is not None and newest_at <= before.newest_at <= now):
         return dataclasses.replace(before, fit=fit)
     return Posting(fit, now, newest_at)
 

@@ -123,20 +123,31 @@ async def test_a_restart_makes_advice_neither_younger_nor_older() -> None:
 
 async def test_advice_of_a_clock_that_was_ahead_does_not_hold_until_then() -> None:
     """It is dated as of now when the clock steps back, and what is measured from then on makes it new again."""
-    board, year = a_board(), timedelta(days=365)
-    await board.post(a_learned_fit(), NOON + year)
+    board, then = a_board(), NOON + timedelta(days=365)
+    await board.post(dataclasses.replace(a_learned_fit(), newest_observation_at=then), then)
     board.recommend(CONTEXT, Demand(), NOON)
     board.assess(CONTEXT, Demand(), SETTING, NOON)
     assert board.redate(NOON)
-    assert not board.redate(NOON)
-    for advice in (
-        board.recommend(CONTEXT, Demand(), NOON),
-        board.assess(CONTEXT, Demand(), SETTING, NOON),
-    ):
-        assert advice.expires_at == NOON + timedelta(seconds=VALIDITY_SECONDS)
+    for now in (NOON, NOON + timedelta(hours=2)):
+        for advice in (
+            board.recommend(CONTEXT, Demand(), now),
+            board.assess(CONTEXT, Demand(), SETTING, now),
+        ):
+            assert advice.expires_at == NOON + timedelta(seconds=VALIDITY_SECONDS)
     later = NOON + timedelta(hours=2)
     await board.post(dataclasses.replace(a_learned_fit(), newest_observation_at=later), later)
     assert board.recommend(CONTEXT, Demand(), later).issued_at == later
+
+
+async def test_a_clock_that_was_behind_for_a_while_makes_no_advice_older() -> None:
+    """Whichever of two dates was wrong: once it is right again, what was advised is as old as it is."""
+    board = a_board()
+    await board.post(a_learned_fit(), NOON)
+    advised = board.recommend(CONTEXT, Demand(), NOON)
+    behind = NOON - timedelta(days=9)
+    assert board.redate(behind)
+    assert board.recommend(CONTEXT, Demand(), behind).issued_at == behind
+    assert board.recommend(CONTEXT, Demand(), NOON + timedelta(minutes=9)) == advised
 
 
 def test_without_a_fit_the_sdk_default_stands() -> None:

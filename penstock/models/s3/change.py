@@ -80,7 +80,7 @@ def find_change(evidence: Evidence, prior: Gaussian) -> Change:
             continue
         look = _SecondLook(evidence.upto(step.observation), prior, step.peak)
         support, first = max((look.support(each), each) for each in firsts)
-        around = _SecondLook(evidence.upto(first + _PLACED_AMONG), prior, step.peak)
+        around = look.at(evidence.upto(first + _PLACED_AMONG))
         # What was measured since may confirm it.
         if 0 < support <= _CHANGE_EVIDENCE and len(around.evidence.rows) != len(look.evidence.rows):
             support = max(support, around.support(first))
@@ -168,12 +168,23 @@ class _SecondLook:
     One place is looked for as widely as two: what is stuck at half a good explanation looks like no explanation.
     """
 
-    def __init__(self, evidence: Evidence, prior: Gaussian, peak: Peak) -> None:
+    def __init__(
+        self,
+        evidence: Evidence,
+        prior: Gaussian,
+        peak: Peak,
+        before: dict[int, tuple[Peak, float]] | None = None,
+    ) -> None:
         self.evidence = evidence
         self._prior, self._peak = prior, peak  # where the law was before the alarm
+        self._before = {} if before is None else before
         self._sigma = max(SIGMA_COMPARED, peak.sigma)
         self._two_places = dict[int, float]()
         self._steps = dict[int, float]()
+
+    def at(self, evidence: Evidence) -> _SecondLook:
+        """The same where more or less was measured after a change; what came before it is the same."""
+        return _SecondLook(evidence, self._prior, self._peak, self._before)
 
     @cached_property
     def _one_place(self) -> float:
@@ -186,7 +197,9 @@ class _SecondLook:
         """Of a change with this observation as the first after it."""
         if first not in self._two_places:
             before, after = self.evidence.split(first)
-            known, earlier = self._settled(before)
+            if first not in self._before:
+                self._before[first] = self._settled(before)
+            known, earlier = self._before[first]
             loosened = loosen(Gaussian(mean=known.theta, covariance=known.covariance))
             new, later = settled(after, loosened, known, self._sigma)
             self._two_places[first] = earlier + later

@@ -183,15 +183,16 @@ class _Rates:
     send_seconds: Array
     receive_seconds: Array  # with the consumer's work
     held_seconds: Array
-    on_the_way_seconds: Array  # from the end of a send to the receive of a full batch, where that is later
-    undisturbed_seconds: Array  # from the start of a send to the receive, of a message that waits for nothing
+    delivery_seconds: Array  # from the middle of a send to the receive of a full batch
+    on_the_way_seconds: Array  # from the end of the send, where that is later
     unlimited: Array  # of the senders, whatever the limit and the window say
     send: Array
     windowed: Array  # what the send window lets pass
     receive: Array
     delete: Array
     client: Array
-    requests: Array  # of all actions together, where spare threads take half-full batches
+    receives: Array  # requests a second, where spare threads take half-full batches
+    requests: Array  # the same of all actions together
     client_wait_seconds: Array
 
     @property
@@ -220,9 +221,10 @@ def client_wait_seconds(costs: QueueCosts, request_rate_per_second: Array, threa
 
 def forecast(costs: QueueCosts, drive: Drive) -> Forecast:
     """Rates, goodput and latency of each setting under each draw of the physics."""
-    rates = _rates(costs, drive)
-    carried = rates.carried
-    moments = _moments(costs, drive, rates)
+    alone = _undisturbed(costs, drive)
+    rates = _rates(costs, drive, alone)
+    carried, undisturbed = rates.carried, _undisturbed_seconds(drive, alone, rates)
+    moments = _moments(costs, drive, rates, undisturbed)
     latency = (moments.share * moments.mean_seconds).sum(axis=0)
     capacity = np.minimum(np.minimum(rates.unlimited, rates.receive), np.minimum(rates.delete, rates.client))
     return Forecast(
@@ -234,7 +236,7 @@ def forecast(costs: QueueCosts, drive: Drive) -> Forecast:
         client_wait_seconds=rates.client_wait_seconds,
         goodput=carried * costs.efficiency_fraction,
         latency_seconds=latency,
-        waiting_fraction=1.0 - rates.undisturbed_seconds / latency,
+        waiting_fraction=1.0 - undisturbed / latency,
         paced_fraction=np.clip((capacity / _limit(drive) - 1.0) / _PACED_MARGIN, 0.0, 1.0),
         moments=moments,
     )
@@ -256,10 +258,9 @@ def _limit(drive: Drive) -> Array:
     return np.where(drive.send_rate_limit_per_second > 0, drive.send_rate_limit_per_second, np.inf)
 
 
-def _rates(costs: QueueCosts, drive: Drive) -> _Rates:
+def _rates(costs: QueueCosts, drive: Drive, alone: _Undisturbed) -> _Rates:
     """Rates, at the wait w for the client's CPU that they cause themselves, found by halving and by Newton's method."""
     seconds = 1.0 / costs.client_request_rate_max_per_second
-    alone = _undisturbed(costs, drive)
     others = (drive.thread_count - 1.0) / drive.thread_count
 
     def excess(wait: Array) -> Array:
@@ -351,24 +352,34 @@ def _rates_with(
         carried=carried,
         most=receives,
     )
-    waiting, unfilled = 1.0 - carried / receive, 1.0 - carried / (batch * receives)
-    # A poll that waits may have the message before the sender knows that it was accepted.
-    arrival = delivery_seconds + waiting * _batch_seconds(drive, alone, wait_seconds, unfilled)
     return _Rates(
         send_seconds=send_seconds,
         receive_seconds=receive_seconds,
         held_seconds=held_seconds,
+        delivery_seconds=delivery_seconds,
         on_the_way_seconds=on_the_way,
-        undisturbed_seconds=send_seconds / 2.0 + np.maximum(arrival, _ON_THE_WAY_SECONDS_MIN),
         unlimited=unlimited,
         send=send,
         windowed=windowed,
         receive=receive,
         delete=delete,
         client=costs.client_request_rate_max_per_second * batch / REQUESTS_PER_MESSAGE_BATCH,
+        receives=receives,
         requests=carried / batch + receives + deletes,
         client_wait_seconds=wait_seconds,
     )
+
+
+def _undisturbed_seconds(drive: Drive, alone: _Undisturbed, rates: _Rates) -> Array:
+    """From the start of a send to the receive, of a message that waits for nothing."""
+    carried = np.minimum(rates.windowed, np.minimum(rates.receive, rates.delete))
+    waiting = 1.0 - carried / rates.receive
+    unfilled = 1.0 - carried / (drive.batch_message_count * rates.receives)
+    # A poll that waits may have the message before the sender knows that it was accepted.
+    arrival = rates.delivery_seconds + waiting * _batch_seconds(
+        drive, alone, rates.client_wait_seconds, unfilled
+    )
+    return np.asarray(rates.send_seconds / 2.0 + np.maximum(arrival, _ON_THE_WAY_SECONDS_MIN))
 
 
 def _batch_seconds(drive: Drive, alone: _Undisturbed, wait_seconds: Array, unfilled: Array) -> Array:
@@ -412,7 +423,7 @@ def _windowed(
     return np.where(drive.send_window > 0, batch * batches, send)
 
 
-def _moments(costs: QueueCosts, drive: Drive, rates: _Rates) -> Moments:
+def _moments(costs: QueueCosts, drive: Drive, rates: _Rates, undisturbed_seconds: Array) -> Moments:
     """Before and after the receive window is full, which it never is while the deleters keep up."""
     arriving = np.minimum(rates.windowed, rates.client)
     surplus = np.maximum(np.minimum(arriving, rates.receive) - rates.delete, _RATE_MIN)
@@ -420,8 +431,11 @@ def _moments(costs: QueueCosts, drive: Drive, rates: _Rates) -> Moments:
     filled_after = np.minimum(filled_after, MEASURED_SECONDS)
     by_deleters = np.minimum(rates.receive, rates.delete)
     parts = [
-        _part(costs, drive, rates, arriving, rates.receive, duration_seconds=filled_after),
-        _part(costs, drive, rates, arriving, by_deleters, duration_seconds=MEASURED_SECONDS - filled_after),
+        _part(costs, drive, rates, undisturbed_seconds, arriving, onward=onward, duration_seconds=seconds)
+        for onward, seconds in (
+            (rates.receive, filled_after),
+            (by_deleters, MEASURED_SECONDS - filled_after),
+        )
     ]
     counts = np.concatenate([part.share for part in parts])
     return Moments(
@@ -435,28 +449,28 @@ def _part(
     costs: QueueCosts,
     drive: Drive,
     rates: _Rates,
+    undisturbed_seconds: Array,
     arriving: Array,
-    onward: Array,
     *,
+    onward: Array,
     duration_seconds: Array,
 ) -> Moments:
     """Messages that arrive at one rate and go onward at another, for so long; `share` counts them."""
     load, passed = arriving / onward, np.minimum(arriving, onward)
-    base = rates.undisturbed_seconds
     scatter = _arrival_variance(costs, drive, load) + costs.variation_fraction**2
     variance = scatter * drive.batch_message_count / onward * np.minimum(load, 1.0)
     elapsed = _MOMENTS[:, None, None] * duration_seconds * np.minimum(1.0, 1.0 / load)
     servers = np.where(onward < rates.receive, drive.deleter_count, drive.receiver_count)
     idle_servers = np.minimum(load, 1.0) ** (np.sqrt(2.0 * (servers + 1.0)) - 2.0)
     waiting = reflected_walk_mean(load - 1.0, variance, elapsed) * idle_servers
-    most = np.maximum(_window_seconds(drive, passed) - base, 0.0)
-    undisturbed = costs.variation_fraction**2 * (rates.send_seconds**2 / 4.0 + rates.on_the_way_seconds**2)
+    most = np.maximum(_window_seconds(drive, passed) - undisturbed_seconds, 0.0)
+    scattered = costs.variation_fraction**2 * (rates.send_seconds**2 / 4.0 + rates.on_the_way_seconds**2)
     waiting = np.minimum(waiting, most)
     shape = waiting.shape
     return Moments(
         share=np.broadcast_to(passed * duration_seconds, shape),
-        mean_seconds=base + waiting,
-        deviation_seconds=np.sqrt(undisturbed + waiting**2),  # a queue is not served in its order
+        mean_seconds=undisturbed_seconds + waiting,
+        deviation_seconds=np.sqrt(scattered + waiting**2),  # a queue is not served in its order
     )
 
 

@@ -435,6 +435,6 @@ async def test_advice_that_is_as_good_stands_within_the_operators_limits() -> No
         found: S3UploadSetting = advised.setting
         return found
 
-    near = dataclasses.replace(first.setting, part_size_bytes=5_700_000)
-    assert [again(), again(part_size_bytes=5_700_000)] == [first.setting, near]
+    near = dataclasses.replace(first.setting, part_size_bytes=5_300_000)
+    assert [again(), again(part_size_bytes=5_300_000)] == [first.setting, near]
     assert again(thread_count=17) == first.setting

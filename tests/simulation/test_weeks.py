@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from penstock.daemon.assembly import App
-from penstock.daemon.config import BudgetSection
+from penstock.daemon.config import AdviceSection, BudgetSection
 from penstock.lab import worlds
 from penstock.operations.s3.download import DOWNLOAD
 from penstock.operations.sections.downloads import DownloadSection
@@ -44,13 +44,13 @@ def test_a_day_is_enough_to_come_near_the_best(world: worlds.World) -> None:
 def test_a_slower_host_is_noticed() -> None:
     """When the host loses most of its rate, the advice follows within a day."""
     slower = dataclasses.replace(worlds.NEAR.link, host_rate_bytes_per_second=60e6)
-    days = play(Scenario(link=worlds.NEAR.link, days=2.0, seed=5, changes=(At(days=0.7, link=slower),)))
-    before = days.advised("s3_upload", SIZE, at_days=0.7)
-    after = days.advised("s3_upload", SIZE, at_days=2.0)
+    days = play(Scenario(link=worlds.NEAR.link, days=1.5, seed=5, changes=(At(days=0.5, link=slower),)))
+    before = days.advised("s3_upload", SIZE, at_days=0.5)
+    after = days.advised("s3_upload", SIZE, at_days=1.5)
 
     assert before is not None
     assert after is not None
-    assert days.fraction_of_best(SIZE, at_days=2.0) > 0.9
+    assert days.fraction_of_best(SIZE, at_days=1.5) > 0.9
     expected_before = before.prediction["throughput_bytes_per_second"].expected
     assert after.prediction["throughput_bytes_per_second"].expected < 0.6 * expected_before
 
@@ -110,7 +110,14 @@ def test_a_budget_that_is_too_small_lasts_the_day() -> None:
     section = ObjectSection(bucket=BUCKET, object_size_bytes=(SIZE,), network_path="gateway-endpoint")
     small = BudgetSection(transferred_bytes_per_day=3 * GiB)
     days = play(
-        Scenario(link=worlds.NEAR.link, days=2.0, seed=3, budget=small, sections={"s3_upload": section})
+        Scenario(
+            link=worlds.NEAR.link,
+            days=2.0,
+            seed=3,
+            budget=small,
+            sections={"s3_upload": section},
+            advice=AdviceSection(fit_observation_count_max=15),
+        )
     )
     moments = [START_AT, *(o.started_at for o in days.observations), START_AT + timedelta(days=2)]
     assert max(later - earlier for earlier, later in pairwise(moments)) < timedelta(hours=6)

@@ -203,6 +203,7 @@ _FULL = click.option(
     "--full", "is_full", is_flag=True, help="All that was fitted and considered, not ten lines."
 )
 _LINE_COUNT_MAX = 10
+_CUT = " ..."  # ends what has more lines than there is room for
 
 
 def reasons(document: Mapping[str, Any], words: Words) -> list[str]:
@@ -231,9 +232,11 @@ def _learned_words(parameters: Mapping[str, Mapping[str, float]], words: Words) 
 def _why(explanation: str, line_count_max: int) -> list[str]:
     """The explanation; of one that is too long the sentences before the last are left out, which is what is gained."""
     sentences = re.split(r"(?<=[.]) (?=[A-Z0-9])", explanation)
-    while len(sentences) > 2 and len(textwrap.wrap(" ".join(sentences), NARROW)) > line_count_max:
+    lines = _lines(explanation, line_count_max)
+    while len(sentences) > 2 and lines[-1].endswith(_CUT):
         del sentences[-2]
-    return _lines(" ".join(sentences), line_count_max)
+        lines = _lines(" ".join(sentences), line_count_max)
+    return lines
 
 
 def _anchor(advice: Mapping[str, Any]) -> str:
@@ -243,7 +246,7 @@ def _anchor(advice: Mapping[str, Any]) -> str:
 
 
 def _lines(sentence: str, count_max: int) -> list[str]:
-    return textwrap.wrap(sentence, NARROW, max_lines=count_max, placeholder=" ...", break_on_hyphens=False)
+    return textwrap.wrap(sentence, NARROW, max_lines=count_max, placeholder=_CUT, break_on_hyphens=False)
 
 
 def memory_trouble(document: Mapping[str, Any]) -> str | None:

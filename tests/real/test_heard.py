@@ -6,6 +6,7 @@ import asyncio
 import os
 import shlex
 import statistics
+import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
@@ -65,10 +66,10 @@ def _aws_cli(url: str, file: Path) -> list[str]:
 
 
 def _go_sdk_1(url: str, file: Path) -> list[str]:
-    """It ends with its last call, whatever its SDK still had to say of it: so the upload is not the last."""
+    """It ends with its last call, whatever its SDK still had to say of it: so it waits for more to do."""
     upload = f"cp --concurrency 4 --part-size 8 {shlex.quote(str(file))} s3://heard/key"
-    run = shlex.join([str(provision.s5cmd()), "--numworkers", "1", "--endpoint-url", url, "run"])
-    return ["sh", "-c", f"printf '%s\\n' {shlex.quote(upload)} 'ls s3://heard/' | {run}"]
+    run = shlex.join([str(provision.s5cmd()), "--endpoint-url", url, "run"])
+    return ["sh", "-c", f"{{ printf '%s\\n' {shlex.quote(upload)}; cat; }} | {run}"]
 
 
 class WatchedRelay(Relay):
@@ -130,18 +131,22 @@ async def _upload(
                 "AWS_CSM_PORT": str(port),
                 "AWS_CSM_HOST": "127.0.0.1",
             }
-            application = await asyncio.create_subprocess_exec(*command(url), env=environment)
-            assert await application.wait() == 0
-            expected = Counter(
-                {api: len(of_api) for api, of_api in relay.spans.items() if api in _APIS.values()}
+            application = await asyncio.create_subprocess_exec(
+                *command(url), env=environment, stdin=subprocess.PIPE
             )
             deadline = time.monotonic() + 60.0
-            while time.monotonic() < deadline:
-                told = Counter({series.key.api: series.call_count for series in hearing.series()})
-                if all(told[api] >= count for api, count in expected.items()):
-                    break
+            while not _is_all_heard(hearing, relay) and time.monotonic() < deadline:  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.05)
+            await application.communicate(b"")
+            assert application.returncode == 0
             return hearing.series(), dict(relay.spans)
+
+
+def _is_all_heard(hearing: Hearing, relay: WatchedRelay) -> bool:
+    """Every call of an upload that was completed."""
+    expected = Counter({api: len(of_api) for api, of_api in relay.spans.items() if api in _APIS.values()})
+    told = Counter({series.key.api: series.call_count for series in hearing.series()})
+    return "CompleteMultipartUpload" in expected and told >= expected
 
 
 def _covered_seconds(spans: list[tuple[float, float]]) -> float:

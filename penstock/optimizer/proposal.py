@@ -156,10 +156,12 @@ def unkept_memory_bytes(quest: Quest) -> int | None:
 
 
 def _climb(quest: Quest, field: _Field, reachable: NDArray[np.bool_]) -> ProbePlan[Any] | None:
-    """While the advice lies beyond what was dared so far: the best that is within one step."""
-    expected = np.where(reachable, field.belief.mean, -np.inf)
+    """While the advice lies beyond what was dared so far: the best that is within one step, and was not met yet."""
+    met = [o.setting for o in quest.own]
+    is_open = reachable & np.array([setting not in met for setting in field.settings])
+    expected = np.where(is_open, field.belief.mean, -np.inf)
     for index in np.argsort(-expected)[:_CLIMB_COUNT]:
-        if reachable[index] and (plan := _plan(quest, field.settings[index], Reason.RAMP)) is not None:
+        if is_open[index] and (plan := _plan(quest, field.settings[index], Reason.RAMP)) is not None:
             return plan
     return None
 

@@ -335,7 +335,7 @@ def _rows(
         return (*about, *place, is_burst, hours, float(index), size)
 
     crowding = _crowding(observation)
-    doubt = 0.0 if is_refused else _doubt_of_the_end(observation, shape)
+    doubt = _doubt_of_the_refused(observation) if is_refused else _doubt_of_the_end(observation, shape)
     doubt += crowding if _is_cpu_bound(observation) else 0.0
     steady = observation.measures.get("steady_throughput_bytes_per_second", 0.0)
     is_whole = observation.transferred_bytes >= observation.context.payload_size_bytes and shape.objects > 0
@@ -357,22 +357,34 @@ def _rows(
     if is_host_bound:
         rows.append(row(_CEILING, rows[0][1], 2.0))
     if is_refused:
-        # At the end those wait that were refused, and nobody else asks.
-        accepted = steady / shape.s if rows[0][0] == _STEADY else _answered_per_second(observation)
-        requests_per_refusal = max(observation.request_count / observation.throttled_count, 1.0)
-        noise_scale = 2.0 + _REFUSED_BY_CHANCE * requests_per_refusal / SIGMA_TYPICAL
-        rows.append(row(_THROTTLED, log(accepted), noise_scale, is_trusted=1.0))
+        admission = _admission(observation, steady / shape.s if rows[0][0] == _STEADY else 0.0)
+        rows += [row(_THROTTLED, rate, noise_scale, is_trusted=1.0) for rate, noise_scale in admission]
     return rows
 
 
-def _answered_per_second(observation: Observation[S3SettingT]) -> float:
-    answered = observation.request_count - observation.throttled_count - observation.failed_count
-    return max(answered, 1) / observation.duration_seconds
+def _admission(observation: Observation[S3SettingT], steady: float) -> list[tuple[float, float]]:
+    """The logarithm of how many requests a second were admitted while others were refused, with its noise scale.
+
+    At the end those wait that were refused, and nobody else asks: it is what was `steady`, or that of all the time,
+    where the probe does not say when which were refused.
+    """
+    measures, seconds = observation.measures, observation.duration_seconds
+    answered = max(observation.request_count - observation.throttled_count - observation.failed_count, 1)
+    admitted = steady * seconds or float(answered)
+    if "admitted_count" in measures:
+        admitted, seconds = measures["admitted_count"], measures["refusing_seconds"]
+    if not admitted:
+        return []
+    requests_per_refusal = max(observation.request_count / observation.throttled_count, 1.0)
+    unknown = _REFUSED_BY_CHANCE * requests_per_refusal + _TOKENS_UNKNOWN / admitted
+    return [(log(admitted / seconds), 2.0 + unknown / SIGMA_TYPICAL)]
 
 
 # What goes through may lie below what is admitted by so much, as a logarithm, over the share that is refused: a bucket
 # of three requests that refuses one in thirty by chance admits a quarter less than its rate.
 _REFUSED_BY_CHANCE = 0.01
+_TOKENS_UNKNOWN = 1.0  # in a bucket that is found empty: less than what the next request takes
+_WAITED = 0.4  # as a logarithm: who is refused waits, in short probes for as long as all the others take
 # Of the time the busiest process ran: enough to say what all of it would do. Waiting alone tells of others: one that
 # wakes up for ten parts in five seconds has waited for a third of them where the host is crowded.
 _CPU_TOLD = 0.1
@@ -497,6 +509,13 @@ def object_seconds(observation: Observation[S3SettingT]) -> float:
     """Seconds that creating and completing the object took; 0 where they were not measured."""
     measures = observation.measures
     return measures.get("create_seconds", 0.0) + measures.get("complete_seconds", 0.0)
+
+
+def _doubt_of_the_refused(observation: Observation[S3SettingT]) -> float:
+    """By how much the noise scale grows where a probe does not tell what went through from the first refusal on."""
+    measures = observation.measures
+    tells = measures.get("steady_throughput_bytes_per_second", 0.0) > 0 or "admitted_count" not in measures
+    return 0.0 if tells else _WAITED / SIGMA_TYPICAL
 
 
 _STRAGGLED = 2.0  # times as long as nine of ten requests, wave by wave, account for

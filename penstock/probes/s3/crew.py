@@ -11,6 +11,8 @@ of an observation say about such requests is told here, for both have the same (
   the bytes of a request count evenly over its time. With a single wave it is that wave. So it knows neither the
   ramp nor the last wave, and a model adds those itself. Where requests were refused it is what went through from
   then on, without those that had been admitted at once; where that was soon over, there is none.
+- `admitted_count`, `refusing_seconds`: where requests were refused, how many were admitted in how long a time in which
+  no more could have been (`admitted_while_refusing`); 0 where nothing says so.
 - `worker_count`: processes that moved the bodies; `client_cpu_demand_fraction`: how much of the time the busiest of
   them ran or waited for a processor, while every thread had something to do. Near 1, more could not be moved from
   here, whatever the network bears.
@@ -22,6 +24,7 @@ import asyncio
 import heapq
 import math
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -110,7 +113,7 @@ class Crew(ABC, Generic[S3SettingT]):
     _left: list[int] = field(default_factory=list)  # a heap: failed ones come back and go first
     _in_flight_count: int = 0
     _idle_from_seconds: float | None = None
-    _refused_from_seconds: float | None = None
+    _refused_at_seconds: list[float] = field(default_factory=list)
     _stopwatch: Stopwatch = field(init=False)
     _request_seconds_max: float = 0.0
 
@@ -206,7 +209,7 @@ class Crew(ABC, Generic[S3SettingT]):
         self.lost_count += isinstance(error, Unreachable) and not isinstance(error, Unsent)
         if isinstance(error, Throttled):
             self.throttled_count += 1
-            self._refused_from_seconds = self._refused_from_seconds or self.elapsed_seconds()
+            self._refused_at_seconds.append(self.elapsed_seconds())
         else:
             self.failed_count += 1
         most = FAILURE_COUNT_MAX + 2 * self.plan.setting.thread_count
@@ -292,10 +295,13 @@ class Crew(ABC, Generic[S3SettingT]):
             f"{noun}_seconds_p90": latencies.p90_seconds,
         }
         times = [(s.thread, s.started_seconds, s.ended_seconds) for s in self.samples]
-        if self._refused_from_seconds is None:
+        if not self._refused_at_seconds:
             steady = steady_window(times, self._idle_from_seconds)
         else:
-            steady = refused_window(times, self._refused_from_seconds, self._idle_from_seconds)
+            steady = refused_window(times, self._refused_at_seconds[0], self._idle_from_seconds)
+            measures["admitted_count"], measures["refusing_seconds"] = admitted_while_refusing(
+                [s.started_seconds for s in self.samples], self._refused_at_seconds
+            )
         if steady is not None:
             seconds = steady[1] - steady[0]
             measures["steady_seconds"] = seconds
@@ -345,6 +351,22 @@ def refused_window(
     )
     until = min(ends, idle_from_seconds) if idle_from_seconds is not None else ends
     return (begins, until) if until - begins >= _REFUSED_SHARE_MIN * ends > 0 else None
+
+
+def admitted_while_refusing(
+    began_seconds: Iterable[float], refused_at_seconds: Sequence[float]
+) -> tuple[int, float]:
+    """How many of the requests that succeeded began in how many seconds, from the first refusal to another one.
+
+    A bucket of tokens is empty at both, so what began between is what was put into it, give or take a token; but a
+    bucket that was full meanwhile has lost some. Who begins with more requests than it holds is refused at once, and
+    then moves them for longer than it takes to fill again. So of all refusals that one counts from which most follows.
+    (0, 0.0) where there is only one.
+    """
+    first, *others = refused_at_seconds
+    began = sorted(at for at in began_seconds if at > first)
+    found = [(bisect_right(began, at), at - first) for at in others if at > first]
+    return max(found, key=lambda one: (one[0] - 1) / one[1], default=(0, 0.0))
 
 
 _REFUSED_SHARE_MIN = 0.25  # of the time: less holds too few requests to be a rate

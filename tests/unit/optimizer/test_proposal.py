@@ -197,6 +197,15 @@ def test_the_way_to_advice_that_is_out_of_reach_is_by_the_best_within_it() -> No
         assert (plan.setting, plan.reason) == (Threads(count), Reason.RAMP)
 
 
+def test_what_was_refused_on_the_way_to_the_advice_is_not_asked_for_again() -> None:
+    """The next best is, until nothing within reach is left to climb to."""
+    model = Believing({2: (0.0, 0.1), 6: (0.2, 0.1), 8: (0.3, 0.1), 64: (5.0, 0.1)})
+    for refused, step in (([8], 6), ([8, 6], None)):
+        plan = propose(a_quest(model, [(2, 100), *((count, -1) for count in refused)]))
+        assert plan is not None
+        assert (plan.setting if plan.reason is Reason.RAMP else None) == (step and Threads(step))
+
+
 @pytest.mark.parametrize(
     ("counts", "suspicion", "is_due"),
     [

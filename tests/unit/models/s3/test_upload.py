@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from math import ceil, log
@@ -110,6 +110,23 @@ def test_the_request_limit_is_above_what_a_storm_of_refusals_lets_through() -> N
     limit = fit.parameters["prefix_requests_per_second"]
     assert 60 < limit.expected < 400
     assert best_of(fit, calm[0].context).thread_count < 64
+
+
+def test_refusals_of_too_many_at_once_are_no_limit_of_a_second() -> None:
+    """Of 32 that begin together 22 are refused, and five a second go through because bodies are large: 40 might."""
+
+    def limit(measures: Mapping[str, float]) -> float:
+        calm = [an_observation(a_setting(n, 32), index=n, seconds=1024 / (20 * n)) for n in (4, 8)]
+        herd = an_observation(
+            a_setting(32, 32), index=9, seconds=2.4, transferred_bytes=12 * 32 * MiB, throttled_count=23
+        )
+        herd = replace(herd, measures={"part_count": 12.0, **measures})
+        fit = MODEL.fit(herd.context.place, [*calm, herd], prior=None, seed=1)
+        return fit.parameters["prefix_requests_per_second"].expected
+
+    assert limit({}) < 20
+    assert limit({"admitted_count": 4.0, "refusing_seconds": 0.1}) == pytest.approx(40.0, rel=0.5)
+    assert limit({"admitted_count": 0.0, "refusing_seconds": 0.0}) > 100  # nothing says what it is
 
 
 def test_right_neighbour_saves_probes() -> None:

@@ -22,7 +22,13 @@ from penstock.probes.outside import (
     Unsent,
     VersionRequests,
 )
-from penstock.probes.s3.crew import Allotment, Crew, refused_window, steady_window
+from penstock.probes.s3.crew import (
+    Allotment,
+    Crew,
+    admitted_while_refusing,
+    refused_window,
+    steady_window,
+)
 from penstock.probes.s3.payload import incompressible_payload
 from penstock.probes.s3.upload import S3UploadProbe
 from penstock.probes.s3.workspace import Workspace
@@ -431,6 +437,48 @@ def test_where_requests_are_refused_what_was_admitted_at_once_is_left_out() -> N
     assert refused_window([*bucket, *later], 0.1, 2.0) == (0.25, 2.0)
     assert refused_window(bucket, 0.1, 0.3) is None
     assert refused_window([], 0.1, None) is None
+
+
+def test_what_is_admitted_is_counted_while_others_are_refused() -> None:
+    """Ten of a bucket at once, four of what came in the next tenth of a second; large bodies, and later a few more."""
+    herd = [0.0] * 10 + [0.1] * 4
+    assert admitted_while_refusing(herd, [0.0, 0.0, 0.1]) == (4, 0.1)
+    assert admitted_while_refusing([*herd, 1.5, 1.5], [0.0, 0.1, 1.6]) == (4, 0.1)
+    evenly = [0.1 * i for i in range(1, 50)]
+    count, seconds = admitted_while_refusing(evenly, [0.05, 0.06, 0.11, 2.45, 4.85])
+    assert (count, round(seconds, 9)) == (48, 4.8)
+    assert admitted_while_refusing(herd, [0.05]) == (0, 0.0)
+
+
+class ShallowStore(MemoryStore):
+    """Admits forty requests a second, and ten at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tokens, self._at_seconds = 10.0, 0.0
+
+    async def upload_part(self, bucket: str, key: str, upload_id: str, part_number: int, body: bytes) -> str:
+        if not self._admits():
+            raise Throttled("SlowDown")
+        return await super().upload_part(bucket, key, upload_id, part_number, body)
+
+    def _admits(self) -> bool:
+        now_seconds = asyncio.get_running_loop().time()
+        self._tokens = min(10.0, self._tokens + 40.0 * (now_seconds - self._at_seconds))
+        self._at_seconds = now_seconds
+        is_admitted = self._tokens >= 1.0
+        self._tokens -= is_admitted
+        return is_admitted
+
+
+def test_who_begins_with_too_many_at_once_measures_the_rate_all_the_same() -> None:
+    """Sixteen threads move 32 parts in a second at the least, far below the rate; six of them are refused first."""
+    observation = observed(an_upload_plan(size=32 * 8 * MiB, threads=16), ShallowStore())
+    assert observation.throttled_count > 0
+    answered_per_second = observation.measures["part_count"] / observation.duration_seconds
+    admitted_per_second = observation.measures["admitted_count"] / observation.measures["refusing_seconds"]
+    assert answered_per_second < 25
+    assert admitted_per_second == pytest.approx(40.0, rel=0.25)  # of four a token more or less
 
 
 def test_steady_window_of_a_single_wave_is_the_wave() -> None:

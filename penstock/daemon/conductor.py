@@ -334,23 +334,22 @@ class Conductor:
         """Pay, probe, settle, remember: in this order, whatever happens in between."""
         context, started_at = watch.context, self.clock.now()
         self.activity = f"probing {describe(context)} with {describe_setting(context, plan.setting)}"
-        ledger, reserved = self.ledger.reserve(context.operation, plan.cost_max, started_at)
         await self.store.run(lambda store: store.add_attempt(context, at=started_at))
-        await self.store.run(lambda store: store.add_spend(reserved))
-        self.ledger = ledger  # not before it is written: what the disk refuses is not done and costs nothing
+        reserved = await self._pay(context.operation, plan.cost_max)
         self.standings.note_attempt(context, started_at)
         start_seconds = self.clock.monotonic_seconds()
         self.probed_seconds = math.inf
         try:
             outcome = await watch.probe.run(plan)
         except asyncio.CancelledError:  # a stop or a reload: the next life may spend what this run did not
-            used = costs.interrupted(plan, watch.probe.used)
-            await self._settle(reserved, used, start_seconds)
+            seconds = self.clock.monotonic_seconds() - start_seconds
+            await self._settle(reserved, costs.interrupted(plan, watch.probe.used, seconds))
             raise
         finally:
             self.probed_seconds = self.clock.monotonic_seconds()
-        used = costs.used_by(plan, outcome, watch.probe.used)
-        self.standings.note_cost(context, await self._settle(reserved, used, start_seconds))
+        used = costs.used_by(plan, outcome, watch.probe.used, self.probed_seconds - start_seconds)
+        await self._settle(reserved, used)
+        self.standings.note_cost(context, used)
         avoided = self._avoided[context]
         if isinstance(outcome, Inconclusive):
             avoided.append(outcome.setting)
@@ -364,13 +363,17 @@ class Conductor:
         await self.sweeper.look(was_reached=isinstance(outcome, Observation))
         return outcome
 
-    async def _settle(self, reserved: Spend, used: Cost, start_seconds: float) -> Cost:
-        """Put the true cost in place of the reserved one, in memory and on the disk; what that is."""
-        duration_seconds = self.clock.monotonic_seconds() - start_seconds
-        cost = dataclasses.replace(used, duration_seconds=duration_seconds)
-        self.ledger, correction = self.ledger.settle(reserved, cost, self.clock.now())
+    async def _pay(self, operation: str, cost_max: Cost) -> Spend:
+        """Reserve the most that an act may cost; what the disk refuses is not done and costs nothing (DiskTrouble)."""
+        ledger, reserved = self.ledger.reserve(operation, cost_max, self.clock.now())
+        await self.store.run(lambda store: store.add_spend(reserved))
+        self.ledger = ledger
+        return reserved
+
+    async def _settle(self, reserved: Spend, used: Cost) -> None:
+        """Put the true cost in place of the reserved one, in memory and on the disk."""
+        self.ledger, correction = self.ledger.settle(reserved, used, self.clock.now())
         await self.store.run(lambda store: store.correct_spend(correction))
-        return cost
 
     async def sweep(self) -> Sequence[Leftover]:
         """Remove what is left behind, and book what that takes, also when it is stopped; what was removed."""
@@ -422,25 +425,23 @@ class Conductor:
         self, visitor: Fleet | SharedLimits, visit: Callable[[], Awaitable[None]]
     ) -> None:
         """Pay, visit, settle; or leave it, where it cannot be paid for now."""
-        now, cost_max = self.clock.now(), visitor.cost_max
-        verdict = self.ledger.allows(LEDGER_NAME, cost_max, now)
+        cost_max = visitor.cost_max
+        verdict = self.ledger.allows(LEDGER_NAME, cost_max, self.clock.now())
         if not verdict.is_allowed:
             visitor.postpone(verdict.sentence)
             return
-        ledger, reserved = self.ledger.reserve(LEDGER_NAME, cost_max, now)
         try:
-            await self.store.run(lambda store: store.add_spend(reserved))
+            reserved = await self._pay(LEDGER_NAME, cost_max)
         except DiskTrouble as trouble:
             visitor.postpone(str(trouble))
             return
-        self.ledger, self.activity = ledger, "visiting the fleet's bucket"
+        self.activity = "visiting the fleet's bucket"
         try:
             await visit()
         finally:
             if visitor.due_in_seconds <= 0:  # it failed unforeseen: the others would wait behind it for ever
                 visitor.postpone("the visit failed, as the log says")
-            self.ledger, correction = self.ledger.settle(reserved, visitor.used, self.clock.now())
-            await self.store.run(lambda store: store.correct_spend(correction))
+            await self._settle(reserved, visitor.used)
             self.activity = "idle"
 
     def _spared_until(self, place: Place) -> datetime | None:

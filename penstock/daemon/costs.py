@@ -21,18 +21,17 @@ def smaller(configured: Cost, affordable: Cost) -> Cost:
     )
 
 
-def used_by(plan: ProbePlan[Any], outcome: Outcome[Any], used: Cost) -> Cost:
-    """What a probe that ended counted, also of what was moved in vain, and the credits that took."""
+def used_by(plan: ProbePlan[Any], outcome: Outcome[Any], used: Cost, seconds: float) -> Cost:
+    """What a probe that ended counted, also of what was moved in vain, its time, and the credits that took."""
     if isinstance(outcome, Inconclusive):
-        return interrupted(plan, used)
-    limits = burst.ceiling(plan.context.place.instance_type)
-    if limits is None:
-        return used
-    credit_bytes = limits.credits_spent(used.transferred_bytes, seconds=outcome.duration_seconds)
-    return dataclasses.replace(used, credit_bytes=ceil(credit_bytes))
+        return interrupted(plan, used, seconds)
+    limits, spent = burst.ceiling(plan.context.place.instance_type), 0.0
+    if limits is not None:
+        spent = limits.credits_spent(used.transferred_bytes, seconds=outcome.duration_seconds)
+    return dataclasses.replace(used, credit_bytes=ceil(spent), duration_seconds=seconds)
 
 
-def interrupted(plan: ProbePlan[Any], used: Cost) -> Cost:
+def interrupted(plan: ProbePlan[Any], used: Cost, seconds: float) -> Cost:
     """The same of one that timed nothing: no more credits than were planned, nor than it moved."""
     credit_bytes = min(plan.cost_max.credit_bytes, used.transferred_bytes)
-    return dataclasses.replace(used, credit_bytes=credit_bytes)
+    return dataclasses.replace(used, credit_bytes=credit_bytes, duration_seconds=seconds)

@@ -194,7 +194,22 @@ class Histogram:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClientHour:
+class Calls:
+    """How often one call of a service was made, and how it went, as SDKs tell of it."""
+
+    call_count: int
+    attempt_count: int
+    retry_count: int  # attempts beyond the first, which the SDK did not tell the application of
+    refused_count: int  # attempts that the service refused for being too many
+    refused_fraction_max: float  # of the attempts of one minute
+    failed_count: int
+    in_flight_count_mean: float  # while anything was in flight
+    in_flight_count_max: float  # at once
+    latencies: Histogram  # of attempts, in seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientHour(Calls):
     """What one application did with one call of a service in an hour of listening, as its own SDK told it.
 
     Any user of the host can send it: it is weak evidence, for people to look at.
@@ -209,15 +224,6 @@ class ClientHour:
     service: str
     api: str
     region: str
-    call_count: int
-    attempt_count: int
-    retry_count: int
-    refused_count: int
-    refused_fraction_max: float  # of the attempts of one minute
-    failed_count: int
-    in_flight_count_mean: float  # while anything was in flight
-    in_flight_count_max: float  # at once
-    latencies: Histogram  # of attempts, in seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,6 @@ from penstock.clock import Clock
 from penstock.daemon.board import Board
 from penstock.daemon.hearing import Hearing
 from penstock.listening.tally import Series
-from penstock.models.inference.histogram import quantile
 from penstock.operations.heard import HeardVerdict, Sender, by_operation, judged, verdict_on
 from penstock.operations.operation import Operation
 from penstock.optimizer.comparison import gain
@@ -46,7 +45,10 @@ class Audit:
                 **msgspec.structs.asdict(sender[0]),
                 "user_id": sender[1],
                 "advice": [_verdict_document(verdict) for verdict in verdicts[sender]],
-                "apis": [_api_document(series) for series in sorted(heard, key=lambda s: -s.attempt_count)],
+                "apis": [
+                    series.told("duration_seconds")
+                    for series in sorted(heard, key=lambda s: -s.attempt_count)
+                ],
             }
             for sender, heard in by_sender.items()
         ]
@@ -121,25 +123,6 @@ def _verdict_document(verdict: HeardVerdict) -> dict[str, Any]:
         "setting": setting_values(verdict.advice.setting),
         "gain": None if verdict.gain is None else dataclasses.asdict(verdict.gain),
         "sentence": verdict.sentence,
-    }
-
-
-def _api_document(series: Series) -> dict[str, Any]:
-    return {
-        "service": series.key.service,
-        "api": series.key.api,
-        "region": series.key.region,
-        "duration_seconds": series.duration_seconds,
-        "call_count": series.call_count,
-        "calls_per_second": series.calls_per_second,
-        "attempt_count": series.attempt_count,
-        "in_flight_count_mean": series.in_flight_count_mean,
-        "in_flight_count_max": series.in_flight_count_max,
-        "latency_seconds_p50": quantile(series.latencies, 0.5),
-        "latency_seconds_p99": quantile(series.latencies, 0.99),
-        "retry_count": series.retry_count,
-        "refused_count": series.refused_count,
-        "failed_count": series.failed_count,
     }
 
 

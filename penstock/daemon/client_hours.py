@@ -12,12 +12,10 @@ from penstock.clock import Clock
 from penstock.daemon.async_store import AsyncStore
 from penstock.daemon.hearing import Hearing
 from penstock.listening.tally import Series
-from penstock.vocabulary import ClientHour
+from penstock.vocabulary import Calls, ClientHour
 
 HOUR_SECONDS = 3600.0
 WRITE_SECONDS = 600.0  # what a crash loses at the most
-
-_COUNTED = {field.name for field in fields(ClientHour)} & {field.name for field in fields(Series)}
 
 
 async def keep_client_hours(hearing: Hearing, store: AsyncStore, clock: Clock) -> None:
@@ -46,8 +44,9 @@ def _hour(series: Series, began_at: datetime, ended_at: datetime) -> ClientHour:
         began_at=began_at,
         ended_at=ended_at,
         **structs.asdict(key.application),
+        user_id=series.user_id,
         service=key.service,
         api=key.api,
         region=key.region,
-        **{name: getattr(series, name) for name in _COUNTED},
+        **{name: getattr(series, name) for name in (field.name for field in fields(Calls))},
     )

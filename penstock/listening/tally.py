@@ -21,12 +21,13 @@ from array import array
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from msgspec import Struct
 
 from penstock.listening.datagram import Heard, Key
-from penstock.models.inference.histogram import class_of, packed
-from penstock.vocabulary import Histogram
+from penstock.models.inference.histogram import class_of, packed, quantile
+from penstock.vocabulary import Calls
 
 PERIOD_SECONDS = 60.0
 PERIOD_COUNT = 5
@@ -45,26 +46,32 @@ Sender = tuple[Key, int | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
+class Series(Calls):
     """What was heard of one application and API in some time."""
 
     key: Key
     user_id: int | None  # whose socket it came from; None where nobody could say
     duration_seconds: float  # from the first to now
-    call_count: int
-    attempt_count: int
-    retry_count: int  # attempts beyond the first, which the SDK did not tell the application of
-    refused_count: int  # attempts that the service refused for being too many
-    refused_fraction_max: float  # of the attempts of one minute
-    failed_count: int
-    latencies: Histogram  # of attempts, in seconds
-    in_flight_count_mean: float  # while anything was in flight
-    in_flight_count_max: float  # at once
 
     @property
     def calls_per_second(self) -> float:
         """On average over the time in which it was heard."""
         return self.call_count / self.duration_seconds if self.duration_seconds > 0 else 0.0
+
+    def told(self, *names: str) -> dict[str, Any]:
+        """What is said of it to people: the call, its figures, and some more of them by their names."""
+        return {
+            **{name: getattr(self.key, name) for name in ("service", "api", "region")},
+            **{name: getattr(self, name) for name in (*_TOLD, *names)},
+            "latency_seconds_p50": quantile(self.latencies, 0.5),
+            "latency_seconds_p99": quantile(self.latencies, 0.99),
+        }
+
+
+_TOLD = (
+    *("call_count", "calls_per_second", "attempt_count", "retry_count", "refused_count", "failed_count"),
+    *("in_flight_count_mean", "in_flight_count_max"),
+)
 
 
 class Totals(Struct, frozen=True):

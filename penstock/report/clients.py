@@ -13,7 +13,7 @@ from typing import Any
 
 from penstock.listening.datagram import Application, Key
 from penstock.listening.tally import Series
-from penstock.models.inference.histogram import merged, quantile
+from penstock.models.inference.histogram import merged
 from penstock.operations.heard import HeardVerdict, by_operation, judged, verdict_on
 from penstock.operations.table import OPERATIONS
 from penstock.optimizer.comparison import gain
@@ -139,7 +139,10 @@ def _client(
         version=application.version,
         user_id=user_id,
         hour_count=len({hour.began_at for hour in hours}),
-        apis=tuple(_api(series) for series in sorted(heard, key=lambda one: -one.attempt_count)),
+        apis=tuple(
+            HeardApi(**series.told("refused_fraction_max"))
+            for series in sorted(heard, key=lambda one: -one.attempt_count)
+        ),
         advice=tuple(_gains(material, heard)) if is_judged else (),
     )
 
@@ -158,25 +161,6 @@ def _series(application: Application, user_id: int | None, hours: Sequence[Clien
         latencies=merged(hour.latencies for hour in hours),
         in_flight_count_mean=in_flight / max(counts["attempt_count"], 1),
         in_flight_count_max=max(hour.in_flight_count_max for hour in hours),
-    )
-
-
-def _api(series: Series) -> HeardApi:
-    return HeardApi(
-        service=series.key.service,
-        api=series.key.api,
-        region=series.key.region,
-        call_count=series.call_count,
-        calls_per_second=series.calls_per_second,
-        attempt_count=series.attempt_count,
-        in_flight_count_mean=series.in_flight_count_mean,
-        in_flight_count_max=series.in_flight_count_max,
-        latency_seconds_p50=quantile(series.latencies, 0.5),
-        latency_seconds_p99=quantile(series.latencies, 0.99),
-        retry_count=series.retry_count,
-        refused_count=series.refused_count,
-        refused_fraction_max=series.refused_fraction_max,
-        failed_count=series.failed_count,
     )
 
 

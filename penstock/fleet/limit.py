@@ -23,6 +23,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
+from penstock.fleet.prior import UNREADABLE
 from penstock.models.sharing import water_fill
 
 FORMAT: Final = 1
@@ -38,7 +39,6 @@ PART_MIN = 0.02  # of an even part: who came just now, and takes part from the n
 HELD_FRACTION = 0.97  # of what was allowed: who makes as many requests would probably make more
 GROWTH, HEADROOM = 3.0, 1.08  # over what is made, where it is held and where it is not
 _Rate = Annotated[float, msgspec.Meta(ge=0.0, le=1e9)]
-_UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def read(document: bytes) -> Heartbeat | None:
     """What a host says; None where that cannot be. Never raises."""
     try:
         found = msgspec.json.decode(document[: DOCUMENT_BYTES_MAX + 1], type=Heartbeat)
-    except _UNREADABLE:
+    except UNREADABLE:
         return None
     uses = found.limits.values()
     return found if all(use.refused_per_second <= use.made_per_second for use in uses) else None

@@ -39,7 +39,7 @@ _SECONDS_MAX = 86_400.0
 _ENTRY_COUNT_MAX = 64  # names of measures, or of histograms
 _CLASS_COUNT_MAX = 2048  # of a histogram
 _CLIENT = "penstock"
-_UNREADABLE = (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError)
+UNREADABLE = (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,14 +88,14 @@ def read(document: bytes, model: PerformanceModel[SettingT], place: Place, now: 
     if len(document) > DOCUMENT_BYTES_MAX:
         return Prior(dropped={f"a document of more than {format_bytes(DOCUMENT_BYTES_MAX)}": 1})
     try:
-        found = msgspec.json.decode(document, type=_Head).format
+        found = msgspec.json.decode(document, type=Head).format
         if found != FORMAT:
             return Prior(
                 dropped={f"a document of format {found}, and this penstock reads {FORMAT}": 1},
                 is_of_newer_format=found > FORMAT,
             )
         shell = msgspec.json.decode(document, type=_Shell)
-    except _UNREADABLE:
+    except UNREADABLE:
         return Prior(dropped={"a document that cannot be read": 1})
     if shell.place != place:
         return Prior(dropped={"a document about another place": 1})
@@ -159,7 +159,9 @@ def of_others(
     ]
 
 
-class _Head(msgspec.Struct):
+class Head(msgspec.Struct):
+    """Of any document: what reads it is told by this alone."""
+
     format: int
 
 
@@ -173,7 +175,7 @@ def _decoded(
 ) -> Evidence[Any] | None:  # Any: a decoder of a type known at run time
     try:
         one: Evidence[Any] = decoder.decode(raw)
-    except _UNREADABLE:
+    except UNREADABLE:
         return None
     return one
 

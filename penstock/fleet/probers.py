@@ -13,9 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
 import msgspec
+
+from penstock.fleet.prior import UNREADABLE, Head
 
 FORMAT: Final = 1
 HOLD_SECONDS = 3_300.0  # three visits
@@ -23,7 +25,6 @@ TAKEOVER_SECONDS = 4_500.0  # four visits, and some
 SEAT_COUNT_MAX = 64
 DOCUMENT_BYTES_MAX = 16_384
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]  # Python writes no number of thousands of digits
-_UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +39,7 @@ class Seat:
 class Probers:
     """Who probes a place."""
 
-    format: Literal[1] = FORMAT
+    format: int = FORMAT  # a newer one is not ours to write
     generation: _Count = 0
     seats: Annotated[tuple[Seat, ...], msgspec.Meta(max_length=SEAT_COUNT_MAX)] = ()
 
@@ -48,10 +49,12 @@ class Probers:
 
 
 def read(document: bytes) -> Probers:
-    """What is written there; nobody, where that cannot be read. Never raises."""
+    """What is written there; nobody, where that cannot be read, or is of another format. Never raises."""
     try:
+        if (found := msgspec.json.decode(document, type=Head).format) != FORMAT:
+            return Probers(format=found)
         return msgspec.json.decode(document[: DOCUMENT_BYTES_MAX + 1], type=Probers)
-    except _UNREADABLE:
+    except UNREADABLE:
         return Probers()
 
 
@@ -74,7 +77,7 @@ def claimed(probers: Probers, host: str, *, seat_count: int, gone: Collection[Se
     """The same with this host's seat renewed, or with a free one taken; None where there is none for it."""
     others = tuple(seat for seat in probers.seats if seat.host != host and seat not in gone)
     own = next((seat for seat in probers.seats if seat.host == host), None)
-    if len(others) >= seat_count:
+    if len(others) >= seat_count or probers.format > FORMAT:
         return None
     mine = Seat(host=host, renewal=own.renewal + 1 if own else 1)
     return Probers(generation=probers.generation + 1, seats=(*others, mine))

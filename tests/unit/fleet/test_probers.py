@@ -68,7 +68,7 @@ def test_who_held_a_seat_gives_it_up_before_another_takes_it() -> None:
         b"",
         b"{",
         b"[" * 20_000,
-        b'{"format": 2}',
+        b'{"format": "1"}',
         b'{"generation": 1e300}',
         b'{"seats": [{"host": 1}]}',
         b'{"seats": [{"host": "x", "renewal": ' + b"9" * 4300 + b"}]}",
@@ -78,6 +78,15 @@ def test_who_held_a_seat_gives_it_up_before_another_takes_it() -> None:
 def test_what_is_no_document_seats_nobody(document: bytes) -> None:
     """It is written anew."""
     assert probers.read(document) == Probers()
+
+
+def test_what_a_newer_penstock_wrote_is_left_as_it_is() -> None:
+    """Its hosts would find their seats gone; what an older one wrote is written anew."""
+    newer, older = probers.read(b'{"format": 2, "seats": {"a": 1}}'), probers.read(b'{"format": 0}')
+    assert claimed(newer, "here") is None
+    anew = claimed(older, "here")
+    assert anew is not None
+    assert anew.format == probers.FORMAT
 
 
 def test_what_is_written_is_read() -> None:

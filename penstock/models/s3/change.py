@@ -78,9 +78,10 @@ def find_change(evidence: Evidence, prior: Gaussian) -> Change:
             firsts |= {each.observation for each in steps[-changed:][:_BEGINNINGS]}
         if not firsts:
             continue
-        look = _SecondLook(evidence.upto(step.observation), prior, step.peak)
+        before = _Before(evidence, prior, step.peak)
+        look = _SecondLook(evidence.upto(step.observation), before)
         support, first = max((look.support(each), each) for each in firsts)
-        around = look.at(evidence.upto(first + _PLACED_AMONG))
+        around = _SecondLook(evidence.upto(first + _PLACED_AMONG), before)
         # What was measured since may confirm it.
         if 0 < support <= _CHANGE_EVIDENCE and len(around.evidence.rows) != len(look.evidence.rows):
             support = max(support, around.support(first))
@@ -162,46 +163,48 @@ _CHANGE_EVIDENCE_LEAST, _TRUSTED_EVIDENCE = 6.0, 3.0
 _STEP_MIN = 0.25
 
 
+class _Before:
+    """What came before each observation that may be the first after a change, whatever was measured since."""
+
+    def __init__(self, evidence: Evidence, prior: Gaussian, peak: Peak) -> None:
+        self._evidence, self._prior, self._peak = evidence, prior, peak  # where the law was before the alarm
+        self._known = dict[int, tuple[Peak, float]]()
+        self.sigma = max(SIGMA_COMPARED, peak.sigma)
+
+    def settled(self, evidence: Evidence) -> tuple[Peak, float]:
+        """One place, and the logarithm of its evidence."""
+        return settled(evidence, self._prior, self._peak, self.sigma)
+
+    def known(self, first: int) -> tuple[Peak, float]:
+        """The same of what came before this observation."""
+        if first not in self._known:
+            self._known[first] = self.settled(self._evidence.split(first)[0])
+        return self._known[first]
+
+
 class _SecondLook:
     """How much better two places, one after the other, explain measurements than one, as a logarithm of evidence.
 
     One place is looked for as widely as two: what is stuck at half a good explanation looks like no explanation.
     """
 
-    def __init__(
-        self,
-        evidence: Evidence,
-        prior: Gaussian,
-        peak: Peak,
-        before: dict[int, tuple[Peak, float]] | None = None,
-    ) -> None:
+    def __init__(self, evidence: Evidence, before: _Before) -> None:
         self.evidence = evidence
-        self._prior, self._peak = prior, peak  # where the law was before the alarm
-        self._before = {} if before is None else before
-        self._sigma = max(SIGMA_COMPARED, peak.sigma)
+        self._before = before
         self._two_places = dict[int, float]()
         self._steps = dict[int, float]()
 
-    def at(self, evidence: Evidence) -> _SecondLook:
-        """The same where more or less was measured after a change; what came before it is the same."""
-        return _SecondLook(evidence, self._prior, self._peak, self._before)
-
     @cached_property
     def _one_place(self) -> float:
-        return self._settled(self.evidence)[1]
-
-    def _settled(self, evidence: Evidence) -> tuple[Peak, float]:
-        return settled(evidence, self._prior, self._peak, self._sigma)
+        return self._before.settled(self.evidence)[1]
 
     def support(self, first: int) -> float:
         """Of a change with this observation as the first after it."""
         if first not in self._two_places:
-            before, after = self.evidence.split(first)
-            if first not in self._before:
-                self._before[first] = self._settled(before)
-            known, earlier = self._before[first]
+            after = self.evidence.split(first)[1]
+            known, earlier = self._before.known(first)
             loosened = loosen(Gaussian(mean=known.theta, covariance=known.covariance))
-            new, later = settled(after, loosened, known, self._sigma)
+            new, later = settled(after, loosened, known, self._before.sigma)
             self._two_places[first] = earlier + later
             then, now = after.law()(np.stack([known.theta, new.theta]))
             self._steps[first] = _step((now - then)[after.is_throughput()])

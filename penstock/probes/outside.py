@@ -30,6 +30,8 @@ from typing import NamedTuple, Protocol
 CONNECTION_IDLE_SECONDS_MAX = 15.0
 LISTED_COUNT_IN_PAGE, LISTED_COUNT_MAX = 1000, 10_000  # in one answer of a listing, and in all of them
 DELETED_COUNT_MAX = 1000  # by one DeleteObjects
+PAUSE_SECONDS, PAUSE_SECONDS_MAX = 0.1, 2.0  # after the first trouble in a row, and after many
+_DOUBLED_COUNT_MAX = 5
 
 
 class RequestError(Exception):
@@ -41,6 +43,11 @@ class RequestError(Exception):
     def __init__(self, reason: str, *, doing: str = "") -> None:
         super().__init__(f"{doing}: {reason}" if doing else reason)
         self.reason = reason
+
+
+def pause_seconds(trouble_count: int) -> float:
+    """How long to leave the service alone after so many troubles in a row: each time twice as long, up to a bound."""
+    return min(PAUSE_SECONDS * 2.0 ** min(trouble_count - 1, _DOUBLED_COUNT_MAX), PAUSE_SECONDS_MAX)
 
 
 class Throttled(RequestError):

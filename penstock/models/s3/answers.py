@@ -111,7 +111,7 @@ def request_rate_limit(posterior: Posterior) -> float:
 
 
 _TAIL_RATIO = 2.4  # of the 99th percentile over the usual time, where too few requests were measured
-_HEDGE_RATIO = 1.25  # over that percentile: about one request in two hundred is sent again
+HEDGE_RATIO = 1.25  # over that percentile: about one request in two hundred is sent again
 
 
 def hedge_seconds(
@@ -121,7 +121,7 @@ def hedge_seconds(
     steady = replace(transfers, is_steady=np.ones_like(transfers.is_steady))
     return max(
         1.0,
-        _HEDGE_RATIO
+        HEDGE_RATIO
         * (tail_ratio or _TAIL_RATIO)
         * float(transfers.n[0] * transfers.s[0])
         / mean_rate(posterior, steady, demand),

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from penstock.models.model import Array, Fit
+from penstock.models.s3.answers import HEDGE_RATIO
 from penstock.models.s3.directions import DOWNLOADS, REQUEST_SIZE_BYTES_MAX, Direction, S3Setting
 from penstock.models.s3.law import CONNECTION_RATE, LATENCY
 from penstock.models.s3.posterior import Posterior
@@ -53,7 +54,6 @@ _BLOCK_BYTES_MIN, _BLOCK_BYTES_MAX = MiB, 128 * MiB
 _RECENT_COUNT = 16  # observations whose tails and sinks count
 _TOLD_COUNT_MIN = 50  # ranges of an observation: from here on its 99th percentile means something
 _TAIL_RATIO = 3.0  # p99 over p50 where nobody measured it
-_HEDGE_RATIO = 1.25  # over the 99th percentile: about one request in two hundred is asked for again
 _HEDGE_SECONDS_MIN = 0.1
 _SINK_BOUND = 0.7  # of what the file takes: from here on it is the limit, or near it
 
@@ -225,7 +225,7 @@ class S3DownloadModel(S3TransferModel[S3DownloadSetting]):
         usual = setting.thread_count * min(setting.range_size_bytes, self.payload_bytes(context, demand))
         usual_seconds = usual / self._steady_rate(fit, context, setting)
         ratio = fit.state.get("tail_ratio") or _TAIL_RATIO
-        return max(_HEDGE_SECONDS_MIN, _HEDGE_RATIO * ratio * usual_seconds)
+        return max(_HEDGE_SECONDS_MIN, HEDGE_RATIO * ratio * usual_seconds)
 
 
 def _first_byte_seconds(fit: Fit) -> Estimate:

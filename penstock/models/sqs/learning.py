@@ -41,7 +41,7 @@ _DRAW_ITERATIONS = 1
 _ROUNDS = 3  # five are no better
 # In each round: with three goodput after five probes is foretold worse, with twelve no better.
 _ITERATIONS = 6
-_UNLIMITED = 1e9
+UNLIMITED = 1e9
 _IDLE_SPREAD = 0.25  # of the mean of a few requests one after another, as a logarithm
 _WAITING_SCATTER = 3.0
 _USUAL_COUNT = 4.0  # misfits as they usually are, beside those that were seen
@@ -355,7 +355,7 @@ def _ceilings(
 ) -> tuple[float, float]:
     """Requests a second that the service admits for an action, and the client's CPU for all together."""
     standing = prior.state if prior is not None else {}
-    quota = min(request_rate_max_per_second(place.service_class, place.region), _UNLIMITED)
+    quota = min(request_rate_max_per_second(place.service_class, place.region), UNLIMITED)
     request_rate = float(standing.get("request_rate_max_per_second", quota))
     refused = [_carried_rate(o) for o in observations if _is_throttled(o)]
     admitted = [_carried_rate(o) for o in observations if o.throttled_count == 0]
@@ -588,7 +588,7 @@ def _parameters(draws: Array, mode: Array, caps: tuple[float, float]) -> dict[st
         name: Estimate(float(low[i]), float(math.exp(mode[i])), float(high[i]))
         for i, name in enumerate(_NAMES)
     }
-    if caps[0] < _UNLIMITED:
+    if caps[0] < UNLIMITED:
         parameters["request_rate_max_per_second"] = Estimate(0.9 * caps[0], caps[0], 1.1 * caps[0])
     parameters["client_request_rate_max_per_second"] = Estimate(0.8 * caps[1], caps[1], 1.2 * caps[1])
     return parameters

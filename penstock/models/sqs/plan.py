@@ -32,7 +32,7 @@ from penstock.models.sqs.delivery import (
     worked_batch_max,
 )
 from penstock.models.sqs.duplicate_loop import RECEIVE_PAUSE_FRACTION, DeleteLoop, Rescue, rescue
-from penstock.models.sqs.learning import CLIENT_SECONDS_PER_REQUEST
+from penstock.models.sqs.learning import CLIENT_SECONDS_PER_REQUEST, UNLIMITED
 from penstock.models.sqs.physics import Forecast, QueueCosts, drive_of, forecast
 from penstock.models.sqs.queue_class import (
     GROUP_RECEIVED_MESSAGE_COUNT_MAX,
@@ -58,7 +58,6 @@ _SPREAD_SECONDS = (0.004, 0.8)
 # A short poll looks into a part of the servers: of a latency that was measured so, long polls leave the rest out.
 SHORT_POLLED_SHARE = (0.3, 0.95)
 _AVERAGED_SECONDS = 60.0  # the predicted intervals are for means over a minute
-_UNLIMITED = 1e9
 _MOST = {
     "message_rate_per_second": 10**6,
     "deleter_count_max": 10**6,
@@ -335,7 +334,7 @@ def _costs(
     columns["delivery_seconds"] = np.broadcast_to(on_the_way * delivery, (count, 1))
     variations = (conditions.send_seconds_variation, conditions.receive_seconds_variation)
     columns["variation_fraction"] = np.full((count, 1), max(math.fsum(variations) / 2.0, 0.01))
-    quota = min(request_rate_max_per_second(conditions.service_class), _UNLIMITED)
+    quota = min(request_rate_max_per_second(conditions.service_class), UNLIMITED)
     return QueueCosts(
         **columns,
         payload_seconds_per_byte=np.zeros((count, 1)),

@@ -34,7 +34,15 @@ from penstock.clock import Clock, Stopwatch
 from penstock.models.inference.histogram import histogram_of, pairs_of
 from penstock.models.s3.directions import S3SettingT
 from penstock.probes.measurement import Effort, LatencySummary, summarize
-from penstock.probes.outside import Denied, Missing, RequestError, Throttled, Unreachable, Unsent
+from penstock.probes.outside import (
+    Denied,
+    Missing,
+    RequestError,
+    Throttled,
+    Unreachable,
+    Unsent,
+    pause_seconds,
+)
 from penstock.probes.probe import inconclusive
 from penstock.units import format_bytes
 from penstock.vocabulary import Cost, Observation, Outcome, ProbePlan
@@ -43,8 +51,6 @@ WAVE_COUNT_ENOUGH = 8  # waves of requests for each thread: a steady state, and 
 PART_COUNT_ENOUGH_MIN = 16
 OBJECT_COUNT_ENOUGH_MIN = 64
 FAILURE_COUNT_MAX = 8  # and two for each thread: past this the service is not measured but molested
-THROTTLE_PAUSE_SECONDS = 0.1  # after the first throttle in a row; doubles
-THROTTLE_PAUSE_SECONDS_MAX = 2.0
 
 
 def count_enough(thread_count: int, object_part_count: int, *, wanted_count: int | None = None) -> int:
@@ -158,17 +164,17 @@ class Crew(ABC, Generic[S3SettingT]):
 
     async def _work_as(self, thread: int) -> None:
         """One thread: request after request, until there is nothing left to do or to spend."""
-        pause_seconds = THROTTLE_PAUSE_SECONDS
+        trouble_count = 0  # in a row
         while (number := self._claim()) is not None:
             try:
                 await self._make(thread, number)
-                pause_seconds = THROTTLE_PAUSE_SECONDS
+                trouble_count = 0
             except RequestError as error:
                 heapq.heappush(self._left, number)
                 self.count_trouble(error)
+                trouble_count += 1
                 if not self.is_hopeless:
-                    await asyncio.sleep(pause_seconds)
-                    pause_seconds = min(2 * pause_seconds, THROTTLE_PAUSE_SECONDS_MAX)
+                    await asyncio.sleep(pause_seconds(trouble_count))
         if self._idle_from_seconds is None:
             self._idle_from_seconds = self.elapsed_seconds()
 

@@ -11,6 +11,7 @@ from penstock.clock import Clock, Stopwatch
 from penstock.models.sqs.delivery import SqsDeliverySetting
 from penstock.models.sqs.queue_class import billed_count
 from penstock.probes.outside import (
+    PAUSE_SECONDS_MAX,
     Denied,
     MessageQueues,
     Messages,
@@ -18,12 +19,11 @@ from penstock.probes.outside import (
     ReceivedMessage,
     RequestError,
     Throttled,
+    pause_seconds,
 )
 from penstock.vocabulary import FREE, Cost, ProbePlan, Tariff
 
 WAIT_SECONDS = 1  # of a receive: long enough to be cheap while idle, short enough to end soon
-THROTTLE_PAUSE_SECONDS = 0.1  # after the first trouble in a row; doubles
-THROTTLE_PAUSE_SECONDS_MAX = 2.0
 BODY_BYTES = 37  # of the published application's messages; the least that a body has
 UNBOUNDED = Cost(transferred_bytes=10**18, request_count=10**18)
 
@@ -143,7 +143,7 @@ class Purse:
 class Patience:
     """Trouble with the service: counted, waited out, and at some point too much."""
 
-    def __init__(self, *, in_a_row_max: int, pause_seconds_max: float = THROTTLE_PAUSE_SECONDS_MAX) -> None:
+    def __init__(self, *, in_a_row_max: int, pause_seconds_max: float = PAUSE_SECONDS_MAX) -> None:
         self._in_a_row_max = in_a_row_max
         self._pause_seconds_max = pause_seconds_max
         self._in_a_row = 0
@@ -160,9 +160,8 @@ class Patience:
         self._in_a_row += 1
         if isinstance(error, (Denied, Missing)) or self._in_a_row >= self._in_a_row_max:
             raise HopelessError(str(error))
-        pause_seconds = THROTTLE_PAUSE_SECONDS * 2 ** min(self._in_a_row - 1, 5)
         if pauses:
-            await asyncio.sleep(min(pause_seconds, self._pause_seconds_max))
+            await asyncio.sleep(min(pause_seconds(self._in_a_row), self._pause_seconds_max))
 
     def recover(self) -> None:
         """A request went well."""

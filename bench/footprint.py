@@ -31,7 +31,7 @@ from penstock.daemon.store import Store
 from penstock.lab import worlds
 from penstock.models.s3.download import S3DownloadSetting
 from penstock.models.s3.upload import S3UploadSetting
-from penstock.models.sqs.delivery import SqsDeliverySetting
+from penstock.models.sqs.setting import SqsDeliverySetting
 from penstock.operations.table import setting_types
 from penstock.trial.stage import CREDENTIALS, lab_endpoint, status_of
 from penstock.units import GiB, MiB

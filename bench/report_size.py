@@ -29,7 +29,7 @@ from penstock.daemon.store import Store
 from penstock.models.inference.histogram import histogram_of, pairs_of
 from penstock.models.s3.download import S3DownloadSetting
 from penstock.models.s3.upload import S3UploadSetting
-from penstock.models.sqs.delivery import SqsDeliverySetting
+from penstock.models.sqs.setting import SqsDeliverySetting
 from penstock.operations.table import OPERATIONS, setting_types
 from penstock.optimizer.recommendation import recommend
 from penstock.units import MiB

@@ -17,7 +17,8 @@ from typing import Protocol
 from bench.penstock_tuner import Learner
 from bench.spread import carried_out
 from bench.sqs_world import CONTEXT, a_setting, a_world, observe
-from penstock.models.sqs.delivery import SqsDeliveryModel, SqsDeliverySetting
+from penstock.models.sqs.delivery import SqsDeliveryModel
+from penstock.models.sqs.setting import SqsDeliverySetting
 from penstock.trial.simulated_host import World
 from penstock.vocabulary import Observation
 

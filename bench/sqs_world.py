@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from penstock.lab.sqs import ActionTruth, QueueTruth
 from penstock.lab.virtual_time import VirtualClock, run_virtually
-from penstock.models.sqs.delivery import SqsDeliverySetting
+from penstock.models.sqs.setting import SqsDeliverySetting
 from penstock.probes.probe import NoJournal
 from penstock.probes.sqs.application import DrivenEnoughError, MeasurementApplication
 from penstock.probes.sqs.conduct import Conduct

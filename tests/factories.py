@@ -9,7 +9,7 @@ from penstock.lab.link import LinkTruth
 from penstock.models.model import Fit, PerformanceModel
 from penstock.models.prices import NetworkPath, tariff
 from penstock.models.s3.upload import S3UploadSetting
-from penstock.models.sqs.delivery import SqsDeliverySetting
+from penstock.models.sqs.setting import SqsDeliverySetting
 from penstock.optimizer.recommendation import recommend
 from penstock.probes.probe import Leftover, LeftoverKind
 from penstock.units import MiB

@@ -40,7 +40,7 @@ from penstock.models.sqs.backlog_warning import (
     assess,
     growth_messages_per_second,
 )
-from penstock.models.sqs.delivery import VISIBILITY_TIMEOUT_SECONDS
+from penstock.models.sqs.setting import VISIBILITY_TIMEOUT_SECONDS
 from penstock.operations.operation import Outside
 from penstock.operations.sqs.delivery import DELIVERY
 from penstock.probes.outside import Missing, RequestError

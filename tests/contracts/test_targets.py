@@ -13,7 +13,7 @@ from penstock.client.targets.table import TARGETS
 from penstock.client.targets.target import Target, Translation, translate
 from penstock.models.s3.download import S3DownloadSetting
 from penstock.models.s3.upload import S3UploadSetting
-from penstock.models.sqs.delivery import SqsDeliverySetting
+from penstock.models.sqs.setting import SqsDeliverySetting
 from penstock.units import GiB, KiB, MiB
 from penstock.vocabulary import knobs
 

@@ -23,7 +23,7 @@ from penstock.daemon.tariffs import Way
 from penstock.models.prices import NetworkPath
 from penstock.models.s3.download import S3DownloadSetting
 from penstock.models.s3.upload import S3UploadSetting
-from penstock.models.sqs.delivery import SqsDeliverySetting
+from penstock.models.sqs.setting import SqsDeliverySetting
 from penstock.units import GiB, KiB, MiB
 from penstock.vocabulary import (
     Basis,

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from penstock.models.model import Fit
 from penstock.models.s3.upload import S3UploadModel, S3UploadSetting
-from penstock.models.sqs.delivery import SqsDeliveryModel, SqsDeliverySetting
+from penstock.models.sqs.delivery import SqsDeliveryModel
+from penstock.models.sqs.setting import SqsDeliverySetting
 from penstock.optimizer.deliberation import Case, deliberate
 from penstock.units import GiB
 from penstock.vocabulary import Context, Observation, Origin, Place, knobs

@@ -19,18 +19,7 @@ import numpy as np
 
 from penstock.models.inference.draws import quantiles
 from penstock.models.model import Array
-from penstock.models.sqs.delivery import (
-    BATCH_SIZE_BYTES_MAX,
-    VISIBILITY_TIMEOUT_SECONDS,
-    VISIBILITY_TIMEOUT_SECONDS_MAX,
-    WAIT_TIME_SECONDS,
-    SqsDeliverySetting,
-    complete_setting,
-    enough_for_the_work,
-    enough_senders,
-    linger_seconds,
-    worked_batch_max,
-)
+from penstock.models.sqs.delivery import WAIT_TIME_SECONDS
 from penstock.models.sqs.duplicate_loop import RECEIVE_PAUSE_FRACTION, DeleteLoop, Rescue, rescue
 from penstock.models.sqs.learning import CLIENT_SECONDS_PER_REQUEST, UNLIMITED
 from penstock.models.sqs.physics import Forecast, QueueCosts, drive_of, forecast
@@ -41,6 +30,17 @@ from penstock.models.sqs.queue_class import (
     ordered_group_count,
     queue_class,
     request_rate_max_per_second,
+)
+from penstock.models.sqs.setting import (
+    BATCH_SIZE_BYTES_MAX,
+    VISIBILITY_TIMEOUT_SECONDS,
+    VISIBILITY_TIMEOUT_SECONDS_MAX,
+    SqsDeliverySetting,
+    complete_setting,
+    enough_for_the_work,
+    enough_senders,
+    linger_seconds,
+    worked_batch_max,
 )
 from penstock.units import number, rounded
 from penstock.vocabulary import Demand, Estimate, knobs, setting_values

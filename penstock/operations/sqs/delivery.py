@@ -12,7 +12,7 @@ from penstock.units import KiB, MiB, counted, number
 if TYPE_CHECKING:
     from penstock.listening.tally import Series
     from penstock.models.model import PerformanceModel
-    from penstock.models.sqs.delivery import SqsDeliverySetting
+    from penstock.models.sqs.setting import SqsDeliverySetting
     from penstock.operations.sections.queues import QueueSection
     from penstock.probes.finding import Finding
     from penstock.probes.probe import Probe

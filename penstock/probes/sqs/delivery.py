@@ -20,8 +20,8 @@ from datetime import datetime
 
 from penstock.clock import Clock, Stopwatch
 from penstock.models.inference.histogram import pairs_of
-from penstock.models.sqs.delivery import SqsDeliverySetting
 from penstock.models.sqs.queue_class import queue_class
+from penstock.models.sqs.setting import SqsDeliverySetting
 from penstock.probes.cleaning import clean_up_shielded
 from penstock.probes.measurement import LOOP_TICK_SECONDS, Effort, effort_of_block, summarize
 from penstock.probes.outside import CONNECTION_IDLE_SECONDS_MAX, MessageQueues, RequestError

@@ -23,10 +23,10 @@ from typing import Any
 from penstock.clock import Clock
 from penstock.models.prices import service_price
 from penstock.models.sqs.backlog_warning import WARN_FRACTION
-from penstock.models.sqs.delivery import SqsDeliverySetting
 from penstock.models.sqs.duplicate_loop import RECEIVE_PAUSE_FRACTION
 from penstock.models.sqs.plan import Conditions, SqsPlan, plan_rescue
 from penstock.models.sqs.plan import plan as plan_for
+from penstock.models.sqs.setting import SqsDeliverySetting
 from penstock.probes.cleaning import clean_up_shielded
 from penstock.probes.measurement import LOOP_TICK_SECONDS, Effort, effort_of_block
 from penstock.probes.outside import MessageQueues, Messages, RequestError

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from penstock.clock import Clock, Stopwatch
-from penstock.models.sqs.delivery import SqsDeliverySetting
 from penstock.models.sqs.queue_class import billed_count
+from penstock.models.sqs.setting import SqsDeliverySetting
 from penstock.probes.outside import (
     PAUSE_SECONDS_MAX,
     Denied,

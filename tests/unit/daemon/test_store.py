@@ -30,7 +30,7 @@ from penstock.daemon.database import (
 )
 from penstock.daemon.rows import Row
 from penstock.daemon.store import Store
-from penstock.models.sqs.delivery import SqsDeliverySetting
+from penstock.models.sqs.setting import SqsDeliverySetting
 from penstock.vocabulary import (
     Context,
     Cost,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from penstock.models.model import Cell
-from penstock.models.sqs.delivery import SqsDeliveryModel, SqsDeliverySetting
+from penstock.models.sqs.delivery import SqsDeliveryModel
+from penstock.models.sqs.setting import SqsDeliverySetting
 from penstock.optimizer.recommendation import within_reach
 from penstock.units import KiB
 from penstock.vocabulary import Context, Demand, Place, setting_values

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from penstock.lab.virtual_time import VirtualClock, run_virtually
 from penstock.models.s3.download import S3DownloadSetting
 from penstock.models.s3.upload import S3UploadSetting
-from penstock.models.sqs.delivery import SqsDeliverySetting
+from penstock.models.sqs.setting import SqsDeliverySetting
 from penstock.probes.outside import (
     Changed,
     Listed,

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from bench.sqs_world import CONTEXT, PLACE, a_setting, a_world, observe, with_actions
 from penstock.lab.sqs import ActionTruth, QueueTruth
 from penstock.models.model import Fit
-from penstock.models.sqs.delivery import SqsDeliveryModel, SqsDeliverySetting
+from penstock.models.sqs.delivery import SqsDeliveryModel
+from penstock.models.sqs.setting import SqsDeliverySetting
 from penstock.optimizer.deliberation import Case, deliberate
 from penstock.trial.simulated_host import World
 from penstock.units import KiB, MiB

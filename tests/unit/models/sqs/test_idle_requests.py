@@ -9,7 +9,8 @@ import statistics
 
 from penstock.lab.sqs import ActionTruth, QueueTruth, SqsService
 from penstock.lab.virtual_time import VirtualClock
-from penstock.models.sqs.delivery import SqsDeliveryModel, SqsDeliverySetting
+from penstock.models.sqs.delivery import SqsDeliveryModel
+from penstock.models.sqs.setting import SqsDeliverySetting
 from penstock.probes.sqs.delivery import SqsDeliveryProbe
 from penstock.trial.simulated_aws import SimulatedMessageQueues
 from penstock.vocabulary import Cost, Demand, Observation

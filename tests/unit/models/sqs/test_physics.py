@@ -7,8 +7,8 @@ from bench.sqs_world import HinderedWorld, play
 from penstock.lab.sqs import ActionTruth, QueueTruth
 from penstock.models.model import Array
 from penstock.models.sqs import learning
-from penstock.models.sqs.delivery import RATE_LIMIT_MAX, complete_setting
 from penstock.models.sqs.physics import Drive, QueueCosts, forecast, request_seconds
+from penstock.models.sqs.setting import RATE_LIMIT_MAX, complete_setting
 from penstock.probes.sqs.conduct import Conduct
 from penstock.trial.simulated_host import World
 from penstock.vocabulary import Demand

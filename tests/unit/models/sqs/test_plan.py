@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.models.sqs.delivery import SqsDeliverySetting
 from penstock.models.sqs.duplicate_loop import DeleteLoop
 from penstock.models.sqs.plan import (
     Conditions,
@@ -18,6 +17,7 @@ from penstock.models.sqs.plan import (
     plan_rescue,
     read_conditions,
 )
+from penstock.models.sqs.setting import SqsDeliverySetting
 from penstock.units import KiB, MiB
 from penstock.vocabulary import Estimate
 

@@ -12,7 +12,7 @@ import pytest
 
 from penstock.clock import Clock
 from penstock.lab.virtual_time import VirtualClock
-from penstock.models.sqs.delivery import SqsDeliverySetting
+from penstock.models.sqs.setting import SqsDeliverySetting
 from penstock.probes.outside import Denied, Failed, Missing, Refused, RequestError, Throttled, Unreachable
 from penstock.probes.probe import Leftover, LeftoverKind
 from penstock.probes.sqs.delivery import SqsDeliveryProbe

@@ -10,8 +10,8 @@ import pytest
 
 from penstock.lab.sqs import ActionTruth, QueueTruth, SqsService
 from penstock.lab.virtual_time import VirtualClock
-from penstock.models.sqs.delivery import SqsDeliverySetting
 from penstock.models.sqs.queue_class import QUEUE_CLASSES
+from penstock.models.sqs.setting import SqsDeliverySetting
 from penstock.probes.sqs.delivery import SqsDeliveryProbe
 from penstock.trial.simulated_aws import SimulatedMessageQueues
 from penstock.vocabulary import Observation

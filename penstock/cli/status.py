@@ -112,39 +112,26 @@ def _costs(document: Mapping[str, Any], _now: datetime) -> dict[str, Any]:
         {
             "operation": operation,
             "spent_usd": cost["spent"]["usd"],
-            "budget_usd": cost["usd_per_day"],
+            "budget_usd": cost.get("usd_per_day"),
             "typically_usd": cost["day"]["typically"]["usd"] if "day" in cost else None,
             "moved_bytes": cost["spent"]["transferred_bytes"],
             "requests": cost["spent"]["request_count"],
             "by": cost.get("network_path"),
         }
-        for operation, cost in document["costs"].items()
-        if "day" in cost or cost["spent"]["request_count"]
+        for operation, cost in (*document["costs"].items(), *_fleet_costs(document))
+        if "day" in cost or cost["spent"]["request_count"] > 0
     ]
-    rows += _fleet_costs(document)
     return {"what each operation costs in 24 hours": rows} if rows else {}
 
 
-def _fleet_costs(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _fleet_costs(document: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     """What is spent and no operation's: without it the rows would not sum to what is spent in all."""
     total, parts = document["spent_per_day"], [cost["spent"] for cost in document["costs"].values()]
     rest = {
         name: total[name] - sum(part[name] for part in parts)
         for name in ("usd", "transferred_bytes", "request_count")
     }
-    if document["fleet"] is None or rest["request_count"] <= 0:
-        return []
-    return [
-        {
-            "operation": "fleet",
-            "spent_usd": rest["usd"],
-            "budget_usd": None,
-            "typically_usd": None,
-            "moved_bytes": rest["transferred_bytes"],
-            "requests": rest["request_count"],
-            "by": None,
-        }
-    ]
+    return [] if document["fleet"] is None else [("fleet", {"spent": rest})]
 
 
 def _contexts(document: Mapping[str, Any], now: datetime) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from penstock.client.targets.stores import store_at
 from penstock.daemon import quiet_hours, regions
+from penstock.daemon.budget import KEYS
 from penstock.daemon.config import AUTO, Configuration
 from penstock.daemon.tariffs import is_aws
 from penstock.fleet import limit as fleet_limit
@@ -141,23 +142,17 @@ def aws_regions(configuration: Configuration) -> Iterator[tuple[str, str]]:
         yield "fleet.region", configuration.fleet.region
 
 
-_NEEDED = {
-    "transferred_bytes": "transferred_bytes_per_day",
-    "request_count": "request_count_per_day",
-    "usd": "usd_per_day",
-    "duration_seconds": "duty_cycle_fraction",
-}
-
-
 def _starved(configuration: Configuration) -> Iterator[Contradiction]:
     """Budgets of nothing that a probe which is enabled needs something of: it would never run."""
     for row, section in configuration.enabled():
         path, because = f"probes.{row.name}", (f"probes.{row.name}.is_enabled",)
-        for name, key in _NEEDED.items():
-            needs = name != "transferred_bytes" or section.cost_max(FREE).transferred_bytes > 0
-            if needs and not getattr(configuration.budget, key):
+        needed = KEYS.keys() - {"credit_bytes"}
+        if not section.cost_max(FREE).transferred_bytes:
+            needed -= {"transferred_bytes"}
+        for name, key in KEYS.items():
+            if name in needed and not getattr(configuration.budget, key.removeprefix("budget.")):
                 sentence = f"found 0; a probe needs some of it, and {path}.is_enabled is true"
-                yield Contradiction(f"budget.{key}", sentence, because)
+                yield Contradiction(key, sentence, because)
         if section.usd_per_day == 0:
             sentence = "found 0; a probe costs something, and is_enabled is true"
             yield Contradiction(f"{path}.usd_per_day", sentence, because)

@@ -88,7 +88,7 @@ def _search(problem: Problem, starts: Array) -> tuple[Array, Array]:
 # the first word where noise is great, and what was measured where it is small: neither finds every peak.
 _DOUBTING = (1.0, 0.4, 0.2)
 _TRUSTING = (0.3, 0.2, 0.2)
-_LEARNING_ROUNDS = 3
+_LEARNING_ROUNDS, _EXPLAINING_ROUNDS = 3, 2
 _PEAK_COUNT = 3
 _SAME_PEAK = 0.5  # of log evidence
 
@@ -113,13 +113,13 @@ def refine(problem: Problem, peak: Peak, *, iterations: int = 4) -> Peak:
     return _peak_at(problem, theta[0], float(sigma[0]), weights[0])
 
 
-def explain(problem: Problem, peak: Peak, *, rounds: int = 2) -> tuple[Problem, Peak, Chances]:
+def explain(problem: Problem, peak: Peak) -> tuple[Problem, Peak, Chances]:
     """The problem with its likeliest misfit, its peak, and how likely each misfit is: learned together with the noise.
 
     The noise is what neither the law nor its misfit explains. Taken from the residual of the law alone, the misfit
     would be counted twice: repeats would lose their force, and the law would slide back to its prior.
     """
-    for _ in range(rounds):
+    for _ in range(_EXPLAINING_ROUNDS):
         chances = _chances(problem, peak)
         problem, sigma = replace(problem, misfit=chances.likeliest), chances.sigma
         theta, sigmas, weights = peak.theta[None], np.array([sigma]), peak.weights[None]

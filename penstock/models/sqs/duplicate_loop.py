@@ -81,12 +81,10 @@ class DeleteLoop:
             return timeout * (1.0 + (1.0 - rho) ** 2 / rho)
         return timeout * (2.0 - rho)
 
-    def receive_window_message_count(
-        self, *, theta: float = RECEIVE_WINDOW_THETA, host_count: int = 1
-    ) -> int:
+    def receive_window_message_count(self) -> int:
         """What prevents the loop at any load and ends it in any state: theta V mu, counted to the delete."""
-        window = math.floor(theta * self.visibility_timeout_seconds * self.delete_rate_per_second)
-        return max(1, min(window, WINDOW_MAX // host_count))
+        held_seconds = RECEIVE_WINDOW_THETA * self.visibility_timeout_seconds
+        return max(1, min(math.floor(held_seconds * self.delete_rate_per_second), WINDOW_MAX))
 
     def receive_pause_seconds(self) -> float:
         """Receivers rest while the oldest undeleted message is older than this.
@@ -120,7 +118,6 @@ def rescue(
     receiver_rate_per_second: float,
     batch_message_count_max: int = 10,
     deleter_count_max: int | None = None,
-    recovery_seconds_max: float = RECOVERY_SECONDS_MAX,
 ) -> Rescue:
     """The fewest deleters that, deleting in full batches behind a receive window, clear the backlog in time.
 
@@ -148,7 +145,7 @@ def rescue(
         return math.isinf(seconds) or recovered_after(count + 1) < (1.0 - _GAIN_FRACTION_MIN) * seconds
 
     count, count_max = 1, deleter_count_max or _THREAD_COUNT_MAX
-    while count < count_max and recovered_after(count) > recovery_seconds_max and gains_from_one_more(count):
+    while count < count_max and recovered_after(count) > RECOVERY_SECONDS_MAX and gains_from_one_more(count):
         count += 1
     healed = DeleteLoop(
         arrival_rate_per_second=arrival_rate,

@@ -46,11 +46,6 @@ def test_the_receive_window_keeps_every_wait_below_the_timeout(
     assert window == 1 or window / rate <= 0.5 * timeout_seconds
 
 
-def test_hosts_share_what_sqs_allows_in_flight() -> None:
-    """Four hosts together stay within 120,000 messages in flight."""
-    assert a_loop(0.5, 1e6).receive_window_message_count(host_count=4) == 30_000
-
-
 def test_a_rescue_deletes_in_batches_and_clears_the_backlog_in_time() -> None:
     """Full batches first, then as many deleters as five minutes need; the sender goes on."""
     found = rescue(

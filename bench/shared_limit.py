@@ -322,12 +322,12 @@ class Outside:
         self.service, self.is_lost = S3Service(link, clock=clock, seed=0), is_lost
         self.service.shelf.create_bucket(BUCKET)
 
-    async def object_store(self, region: str) -> ObjectStore:  # noqa: ARG002  # there is one
+    async def object_store(self, region: str, endpoint_url: str | None = None) -> ObjectStore:  # noqa: ARG002  # there is one
         if self.is_lost:
             raise NoBucket("it is gone")
         return SimulatedObjectStore(self.service)
 
-    async def message_queues(self, region: str) -> MessageQueues:
+    async def message_queues(self, region: str, endpoint_url: str | None = None) -> MessageQueues:
         raise NotImplementedError(region)
 
 

@@ -136,11 +136,11 @@ class Host:
         """Where it measures."""
         return Place(operation=UPLOAD.name, region=REGION, instance_type="lab")
 
-    async def object_store(self, region: str) -> ObjectStore:  # noqa: ARG002  # there is one
+    async def object_store(self, region: str, _endpoint_url: str | None = None) -> ObjectStore:  # noqa: ARG002  # there is one
         """`penstock.operations.operation.Outside`."""
         return _Store(self._service, self._shared)
 
-    async def message_queues(self, region: str) -> MessageQueues:
+    async def message_queues(self, region: str, _endpoint_url: str | None = None) -> MessageQueues:
         """There are none."""
         raise NotImplementedError(region)
 

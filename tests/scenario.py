@@ -215,10 +215,10 @@ class _Lab:
             for bucket in (BUCKET, f"{BUCKET}-{region}"):
                 service.shelf.create_bucket(bucket)
 
-    async def object_store(self, region: str) -> ObjectStore:
+    async def object_store(self, region: str, _endpoint_url: str | None = None) -> ObjectStore:
         return SimulatedObjectStore(self.s3[region])
 
-    async def message_queues(self, region: str) -> MessageQueues:  # noqa: ARG002  # the lab has one
+    async def message_queues(self, region: str, _endpoint_url: str | None = None) -> MessageQueues:  # noqa: ARG002  # the lab has one
         assert self.sqs is not None
         return SimulatedMessageQueues(self.sqs)
 

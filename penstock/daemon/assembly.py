@@ -31,6 +31,7 @@ from penstock.daemon.sweeper import Sweeper
 from penstock.daemon.tariffs import Tariffs
 from penstock.daemon.thinker import Thinker
 from penstock.daemon.troubles import Troubles
+from penstock.daemon.whereabouts import PlacedJournal, Whereabouts
 from penstock.models import burst
 from penstock.models.model import Fit
 from penstock.operations.operation import Equipment, Operation, Outside, Service
@@ -179,7 +180,7 @@ class _Parts:
         around = self.surroundings
         equipment = Equipment(
             clock=around.clock,
-            journal=self.store,
+            journal=PlacedJournal(self.store, Whereabouts(self.configuration, self.tariffs.home_region)),
             outside=around.outside,
             region=region,
             host_name=around.host_name,

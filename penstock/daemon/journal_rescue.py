@@ -17,8 +17,10 @@ from penstock.daemon.rows import date_text
 from penstock.probes.probe import Leftover
 
 RESCUED_COUNT_MAX = 10_000
+_TEXT = rb'"(?:[^"\\]|\\.)*"'
 _LEFTOVER = re.compile(
-    rb'\{"kind":%s,"service":%s,"container":%s,"name":%s\}' % ((rb'"(?:[^"\\]|\\.)*"',) * 4)
+    rb'\{"kind":%b,"service":%b,"container":%b,"name":%b(?:,"region":(?:null|%b),"endpoint_url":(?:null|%b))?\}'
+    % ((_TEXT,) * 6)
 )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -34,8 +35,8 @@ class AwsOutside:
         self._configuration = configuration
         self._resources = AsyncExitStack()
         self._opening = asyncio.Lock()
-        self._stores: dict[str, AwsObjectStore] = {}
-        self._queues: dict[str, AwsMessageQueues] = {}
+        self._stores: dict[Access, AwsObjectStore] = {}
+        self._queues: dict[Access, AwsMessageQueues] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -43,40 +44,40 @@ class AwsOutside:
     async def __aexit__(self, *_exception: object) -> None:
         await self._resources.aclose()
 
-    async def object_store(self, region: str) -> ObjectStore:
+    async def object_store(self, region: str, endpoint_url: str | None = None) -> ObjectStore:
         """S3 in this region. Raises Denied when there are no usable credentials."""
         await _read_aws()
         from penstock.probes.aws import open_object_store
 
-        access = self._access(Service.S3, region)
+        access = self._access(Service.S3, region, endpoint_url)
         return await self._opened(self._stores, access, open_object_store)
 
-    async def message_queues(self, region: str) -> MessageQueues:
+    async def message_queues(self, region: str, endpoint_url: str | None = None) -> MessageQueues:
         """SQS in this region. Raises Denied when there are no usable credentials."""
         await _read_aws()
         from penstock.probes.aws import open_message_queues
 
-        access = self._access(Service.SQS, region)
+        access = self._access(Service.SQS, region, endpoint_url)
         return await self._opened(self._queues, access, open_message_queues)
 
-    def _access(self, service: Service, region: str) -> Access:
+    def _access(self, service: Service, region: str, endpoint_url: str | None) -> Access:
         """With as many connections as the hungriest operation of the service needs: probes take turns."""
         enabled = self._configuration.enabled()
         needed = (section.connection_count_max for row, section in enabled if row.service is service)
-        return access_to(self._configuration.aws, service, region, max(needed, default=0))
+        access = access_to(self._configuration.aws, service, region, max(needed, default=0))
+        return access if endpoint_url is None else replace(access, endpoint_url=endpoint_url or None)
 
     async def _opened(
         self,
-        known: dict[str, ClientT],
+        known: dict[Access, ClientT],
         access: Access,
         open_client: Callable[[Access], AbstractAsyncContextManager[ClientT]],
     ) -> ClientT:
-        """The client of the region, opened when it is not there yet."""
+        """The client of the place, opened when it is not there yet."""
         async with self._opening:
-            assert access.region is not None
-            if access.region not in known:
-                known[access.region] = await self._resources.enter_async_context(open_client(access))
-            return known[access.region]
+            if access not in known:
+                known[access] = await self._resources.enter_async_context(open_client(access))
+            return known[access]
 
 
 def access_to(aws: AwsSection, service: Service, region: str, thread_count_max: int) -> Access:

@@ -35,6 +35,8 @@ _log = logging.getLogger(__name__)
 
 Key = tuple[str, str]
 """Of a probe: the operation's name and the region."""
+Site = tuple[Service, str, str | None]
+"""Of a client: the region, and the endpoint where it is not the one that is configured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +79,13 @@ class Prober:
         async with self._changing:
             await self._end()
 
-    async def object_store(self, region: str) -> ObjectStore:
-        return cast("ObjectStore", Remote(partial(self.ask, "request", Service.S3, region)))
+    async def object_store(self, region: str, endpoint_url: str | None = None) -> ObjectStore:
+        return cast("ObjectStore", Remote(partial(self.ask, "request", (Service.S3, region, endpoint_url))))
 
-    async def message_queues(self, region: str) -> MessageQueues:
-        return cast("MessageQueues", Remote(partial(self.ask, "request", Service.SQS, region)))
+    async def message_queues(self, region: str, endpoint_url: str | None = None) -> MessageQueues:
+        return cast(
+            "MessageQueues", Remote(partial(self.ask, "request", (Service.SQS, region, endpoint_url)))
+        )
 
     def probe(self, row: Operation[Any, Any], _section: Section, equipment: Equipment) -> Probe[Any]:
         """A probe that runs there."""

@@ -14,7 +14,7 @@ from typing import Any, cast
 from penstock.clock import SystemClock
 from penstock.daemon import log
 from penstock.daemon.outside_aws import AwsOutside
-from penstock.daemon.prober import Assignment, Key
+from penstock.daemon.prober import Assignment, Key, Site
 from penstock.operations.operation import Equipment, Service
 from penstock.operations.table import OPERATIONS
 from penstock.probes.on_demand import ProbeOnDemand
@@ -48,9 +48,9 @@ class Bench:
         await (await self._probe(key).made()).close()
 
     async def request(
-        self, service: Service, region: str, name: str, arguments: tuple[Any, ...], named: Mapping[str, Any]
+        self, site: Site, name: str, arguments: tuple[Any, ...], named: Mapping[str, Any]
     ) -> Any:  # Any: of and from a seam
-        return await getattr(await self._client(service, region), name)(*arguments, **named)
+        return await getattr(await self._client(*site), name)(*arguments, **named)
 
     async def put_away(self) -> Mapping[Key, bytes]:
         """What each probe knows of its earlier runs, for the next process."""
@@ -83,10 +83,12 @@ class Bench:
         )
         return await row.make_probe(self._assignment.configuration.section_of(row), equipment)
 
-    async def _client(self, service: Service, region: str) -> Any:  # Any: of either seam
+    async def _client(
+        self, service: Service, region: str, endpoint_url: str | None = None
+    ) -> Any:  # Any: of either seam
         if service is Service.S3:
-            return await self._outside.object_store(region)
-        return await self._outside.message_queues(region)
+            return await self._outside.object_store(region, endpoint_url)
+        return await self._outside.message_queues(region, endpoint_url)
 
 
 _JOURNAL, _CLIENT = "journal", "client"  # what a probe is put away without

@@ -19,8 +19,9 @@ from penstock.daemon.async_store import AsyncStore
 from penstock.daemon.config import Configuration
 from penstock.daemon.database import DiskTrouble
 from penstock.daemon.tariffs import Tariffs
+from penstock.daemon.whereabouts import Whereabouts
 from penstock.operations.operation import Outside
-from penstock.operations.sections.section import OrphanPlace, Section
+from penstock.operations.sections.section import OrphanPlace
 from penstock.operations.table import OPERATIONS
 from penstock.probes.leftovers import Sweep, SweepSummary
 from penstock.probes.outside import MessageQueues, ObjectStore, RequestError
@@ -89,6 +90,7 @@ class Sweeper:
         self._reasons: dict[Leftover, str] = {}
         self._forbidden: frozenset[str] = frozenset()  # the operations that may not remove what they put
         self._empty: frozenset[Leftover] = frozenset()
+        self._whereabouts = Whereabouts(self.configuration, self.tariffs.home_region)
         self._since: Mapping[Leftover, datetime] = {}
         self._warned_of: set[Leftover] = set()
         longest_seconds = max(section.duration_seconds_max for _, section in self.configuration.sections())
@@ -141,8 +143,13 @@ class Sweeper:
         return f"{things}, the oldest for {format_seconds(age_seconds)}: {kept[0].reason}"
 
     def refusal(self, operation: str) -> str | None:
-        """Why this operation should not be probed now: what it left cannot be removed."""
-        kept = [left for left in self.left if left.leftover.service == operation and left.reason]
+        """Why this operation should not be probed now: what it left where it probes cannot be removed."""
+        kept = [
+            left
+            for left in self.left
+            if left.leftover.service == operation and left.reason
+            if self._whereabouts.is_probed(left.leftover)
+        ]
         if not kept or (len(kept) < LEFT_COUNT_MAX and operation not in self._forbidden):
             return None
         return f"what {counted(len(kept), 'probe')} left behind could not be removed ({kept[0].reason})"
@@ -193,9 +200,15 @@ class Sweeper:
             _log.warning("removed %s %s, which was left behind", leftover.kind, leftover.name)
         for kept in summary.kept:
             _log.info("%s %s is left behind: %s", kept.leftover.kind, kept.leftover.name, kept.reason)
-        self._reasons = {kept.leftover: kept.reason for kept in summary.kept}
+        self._reasons = {
+            kept.leftover: kept.reason + self._whereabouts.remark(kept.leftover) for kept in summary.kept
+        }
         objects = (kept for kept in summary.kept if kept.leftover.kind is LeftoverKind.S3_OBJECT)
-        self._forbidden = frozenset(kept.leftover.service for kept in objects if kept.is_forbidden)
+        self._forbidden = frozenset(
+            kept.leftover.service
+            for kept in objects
+            if kept.is_forbidden and self._whereabouts.is_probed(kept.leftover)
+        )
         self._empty = frozenset(self._since.keys() - self._reasons.keys() if is_whole else ())
         await self._read_journal()
         if self._reasons or not is_whole:
@@ -271,14 +284,11 @@ class Sweeper:
             _log.info("%s was not searched for what other hosts left: %s", place.bucket, trouble)
 
     async def _object_store(self, leftover: Leftover) -> ObjectStore:
-        return await self.outside.object_store(self._region_of(leftover))
+        return await self.outside.object_store(*self._site(leftover))
 
     async def _message_queues(self, leftover: Leftover) -> MessageQueues:
-        return await self.outside.message_queues(self._region_of(leftover))
+        return await self.outside.message_queues(*self._site(leftover))
 
-    def _region_of(self, leftover: Leftover) -> str:
-        row = OPERATIONS.get(leftover.service)
-        if row is None:  # of another version of penstock
-            return self.tariffs.home_region
-        section: Section = self.configuration.section_of(row)
-        return section.region_of(leftover, self.tariffs.home_region)
+    def _site(self, leftover: Leftover) -> tuple[str, str | None]:
+        located = self._whereabouts.located(leftover)
+        return located.region or self.tariffs.home_region, located.endpoint_url

@@ -33,12 +33,12 @@ class Service(StrEnum):
 class Outside(Protocol):
     """How the two services are reached: AWS in a daemon, the lab in virtual time."""
 
-    async def object_store(self, region: str) -> ObjectStore:
-        """S3 in this region."""
+    async def object_store(self, region: str, endpoint_url: str | None = None) -> ObjectStore:
+        """S3 in this region, at the endpoint that is configured unless another is named."""
         ...
 
-    async def message_queues(self, region: str) -> MessageQueues:
-        """SQS in this region."""
+    async def message_queues(self, region: str, endpoint_url: str | None = None) -> MessageQueues:
+        """SQS likewise."""
         ...
 
 

@@ -63,6 +63,14 @@ class Leftover:
     service: str  # which configured client reaches it: an operation's name
     container: str  # the bucket; the region of a queue
     name: str  # the key, the prefix of keys, or the queue's name
+    # Where that is, as the daemon's own journal says it; None: wherever it is configured now.
+    region: str | None = None
+    endpoint_url: str | None = None  # "" is AWS's own
+
+    @property
+    def place(self) -> tuple[LeftoverKind, str, str | None, str | None]:
+        """What it shares with all that is reached together with it."""
+        return self.kind, self.container, self.region, self.endpoint_url
 
 
 class Journal(Protocol):

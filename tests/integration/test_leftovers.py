@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from penstock.cli.main import cli
-from penstock.trial.stage import CREDENTIALS
-from tests.daemon_house import DaemonHouse
+from penstock.daemon.store import Store
+from penstock.operations.table import setting_types
+from penstock.probes.probe import Leftover, LeftoverKind
+from penstock.trial.stage import CREDENTIALS, lab_endpoint
+from tests.daemon_house import FAST, DaemonHouse
 from tests.integration.scripted_advisor import LEFT_BEHIND, Served
-from tests.integration.test_daemon import endpoints, stage  # noqa: F401  # fixtures
+from tests.integration.test_daemon import BUCKET, endpoints, stage  # noqa: F401  # fixtures
+from tests.real.servers import plain_client
 from tests.speaker import speaking
 from tests.waiting import until
 
@@ -114,13 +120,11 @@ def test_what_a_killed_daemon_left_is_removed_without_one(stage: DaemonHouse) ->
 
 
 def test_what_cannot_be_removed_is_said(stage: DaemonHouse) -> None:  # noqa: F811  # the fixture
-    """Without the service the entries stay, with the reason, and the exit code is 1; with it they go."""
+    """Without a right the entries stay, with the reason, and the exit code is 1; with it they go."""
     with stage.daemon() as running:
         kill_in_the_midst(stage, running.pid)
     text = stage.configuration_file.read_text()
-    stage.configuration_file.write_text(
-        text.replace('s3_endpoint_url = "http://127.0.0.1:', 's3_endpoint_url = "http://127.0.0.1:1#')
-    )
+    stage.configuration_file.write_text(text.replace("[aws]", '[aws]\nprofile = "nobody"'))
     removed = leftovers("remove", "--config", stage.configuration_file, socket=stage.socket_path)
     assert removed.exit_code == 1
     assert "could not be removed" in removed.output
@@ -128,3 +132,47 @@ def test_what_cannot_be_removed_is_said(stage: DaemonHouse) -> None:  # noqa: F8
     again = leftovers("remove", "--config", stage.configuration_file, socket=stage.socket_path)
     assert again.exit_code == 0, again.output
     assert stage.leftovers() == []
+
+
+def test_what_lies_at_the_endpoint_of_yesterday_is_removed_there(
+    stage: DaemonHouse,  # noqa: F811  # the fixture
+    endpoints: dict[str, str],  # noqa: F811  # likewise
+    tmp_path: Path,
+) -> None:
+    """Another endpoint, another bucket, another region: the next life sweeps where the killed one probed.
+
+    Where the new service knows no such bucket, an entry would have been struck out, and what it names have stayed.
+    """
+    with stage.daemon() as running:
+        kill_in_the_midst(stage, running.pid)
+    text = stage.configuration_file.read_text()
+    (tmp_path / "elsewhere").mkdir()
+    with lab_endpoint("s3", FAST, tmp_path / "elsewhere") as other:
+        plain_client("s3", other).create_bucket(Bucket="another")
+        anew = text.replace(endpoints["s3"], other).replace(f'"{BUCKET}"', '"another"')
+        stage.configuration_file.write_text(anew.replace('"lab-1"', '"lab-2"'))
+        removed = leftovers("remove", "--config", stage.configuration_file, socket=stage.socket_path)
+    assert removed.exit_code == 0, removed.output
+    assert stage.leftovers() == []
+
+
+def test_what_lies_where_nobody_answers_any_more_is_named_with_its_place(
+    stage: DaemonHouse,  # noqa: F811  # the fixture
+    tmp_path: Path,
+) -> None:
+    """The entry stays, the list says where the thing lies, and what is probed elsewhere is not kept from it."""
+    gone = "http://127.0.0.1:1"
+    entry = Leftover(
+        kind=LeftoverKind.S3_OBJECT,
+        service="s3_upload",
+        container="old",
+        name="penstock-probe/1/",
+        region="lab-0",
+        endpoint_url=gone,
+    )
+    with contextlib.closing(Store(tmp_path / "state/penstock.db", setting_types())) as store:
+        store.record_leftover(entry, now=datetime.now(UTC) - timedelta(days=1))
+    with stage.daemon():
+        stage.wait_for(lambda status: status["leftover_remark"] and status["cycles"])
+        listed = leftovers("list", socket=stage.socket_path)
+    assert f"it lies in old, lab-0 at {gone}, which is not probed any more" in listed.output

@@ -93,10 +93,10 @@ class _Outside:
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
 
-    async def object_store(self, region: str) -> ObjectStore:  # noqa: ARG002  # there is one
+    async def object_store(self, region: str, _endpoint_url: str | None = None) -> ObjectStore:  # noqa: ARG002  # there is one
         return self._store
 
-    async def message_queues(self, region: str) -> MessageQueues:
+    async def message_queues(self, region: str, _endpoint_url: str | None = None) -> MessageQueues:
         raise NotImplementedError(region)
 
 

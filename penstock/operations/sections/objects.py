@@ -86,12 +86,10 @@ class ObjectSection(Section, frozen=True, kw_only=True):
                 yield Contradiction(f"{path}.transferred_bytes_max", sentence, (f"{path}.object_size_bytes",))
                 break
 
-    def region_of(self, leftover: Leftover, home_region: str) -> str:
-        """That of the bucket; the host's own for a bucket that is no longer configured."""
+    def region_of(self, leftover: Leftover, home_region: str) -> str | None:
+        """That of the bucket."""
         regions = self.regions or (home_region,)
-        return next(
-            (region for region in regions if self.bucket_in(region) == leftover.container), home_region
-        )
+        return next((region for region in regions if self.bucket_in(region) == leftover.container), None)
 
     def orphan_place(self, region: str) -> OrphanPlace | None:
         return OrphanPlace(bucket=self.bucket_in(region), key_prefix=self.key_prefix)

@@ -58,5 +58,5 @@ class QueueSection(Section, frozen=True, kw_only=True):
     def connection_count_max(self) -> int:
         return _ROLE_COUNT * self.thread_count_max
 
-    def region_of(self, leftover: Leftover, home_region: str) -> str:  # noqa: ARG002 - of the protocol
-        return leftover.container
+    def region_of(self, leftover: Leftover, home_region: str) -> str | None:
+        return leftover.container if leftover.container in (self.regions or (home_region,)) else None

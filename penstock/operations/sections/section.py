@@ -68,8 +68,8 @@ class Section(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """What is wrong together in this section, which is at this dotted path."""
         return iter(())
 
-    def region_of(self, leftover: Leftover, home_region: str) -> str:
-        """Where to look for what a probe of the operation left."""
+    def region_of(self, leftover: Leftover, home_region: str) -> str | None:
+        """In which region a probe makes such a thing; None: in none, as it is configured now."""
         raise NotImplementedError
 
     @property

@@ -14,7 +14,7 @@ from penstock.daemon.async_store import AsyncStore
 from penstock.daemon.board import Board
 from penstock.daemon.budget import ALLOWED, Ledger
 from penstock.daemon.conductor import Conductor, Watch
-from penstock.daemon.config import Configuration
+from penstock.daemon.config import Configuration, ProbesSection
 from penstock.daemon.host import HostIdentity
 from penstock.daemon.store import Store
 from penstock.daemon.sweeper import Sweeper
@@ -22,6 +22,7 @@ from penstock.daemon.tariffs import Tariffs
 from penstock.daemon.troubles import Troubles
 from penstock.lab.virtual_time import VirtualClock
 from penstock.models.model import Fit, PerformanceModel
+from penstock.operations.sections.objects import ObjectSection
 from penstock.operations.table import OPERATIONS
 from penstock.optimizer.deliberation import Case, Conclusion
 from penstock.probes.outside import MessageQueues, ObjectStore
@@ -30,7 +31,8 @@ from penstock.vocabulary import Cost, Outcome, Place, ProbePlan, Reason
 from tests.factories import CONTEXT, S3_TARIFF, SETTING, SETTING_TYPES, an_observation
 from tests.unit.probes.fakes import MemoryQueues, MemoryStore
 
-TARIFFS = Tariffs(Configuration(), HostIdentity(region="r", instance_type="i", sentence=""))
+CONFIGURATION = Configuration(probes=ProbesSection(s3_upload=ObjectSection(bucket="bucket")))
+TARIFFS = Tariffs(CONFIGURATION, HostIdentity(region="r", instance_type="i", sentence=""))
 PLAN_COST = Cost(transferred_bytes=GiB, request_count=100, usd=0.1, duration_seconds=10.0)
 DAY_LIMIT = Cost(
     transferred_bytes=5 * GiB, request_count=1000, usd=1.0, credit_bytes=50 * GiB, duration_seconds=600.0
@@ -102,10 +104,10 @@ class Outside:
         self.objects = MemoryStore()
         self.queues = MemoryQueues()
 
-    async def object_store(self, _region: str) -> ObjectStore:
+    async def object_store(self, _region: str, _endpoint_url: str | None = None) -> ObjectStore:
         return self.objects
 
-    async def message_queues(self, _region: str) -> MessageQueues:
+    async def message_queues(self, _region: str, _endpoint_url: str | None = None) -> MessageQueues:
         return self.queues
 
 
@@ -149,7 +151,7 @@ class House:
             store=self.store,
             ledger=Ledger(DAY_LIMIT),
             thinker=self.thinker,
-            sweeper=Sweeper(Configuration(), self.outside, self.store, clock, tariffs=TARIFFS),
+            sweeper=Sweeper(CONFIGURATION, self.outside, self.store, clock, tariffs=TARIFFS),
             clock=clock,
             troubles=Troubles(clock),
             host_verdict=lambda _now: self.verdict,

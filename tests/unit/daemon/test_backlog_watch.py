@@ -41,11 +41,11 @@ class Outside:
     async def remember(self, spell: BacklogSpell) -> None:
         self.remembered.append(spell)
 
-    async def message_queues(self, region: str) -> MessageQueues:
+    async def message_queues(self, region: str, _endpoint_url: str | None = None) -> MessageQueues:
         assert region == REGION
         return SimulatedMessageQueues(self.service)
 
-    async def object_store(self, region: str) -> ObjectStore:
+    async def object_store(self, region: str, _endpoint_url: str | None = None) -> ObjectStore:
         raise NotImplementedError(region)
 
 

@@ -163,7 +163,7 @@ class Failing(Outside):
         super().__init__(clock)
         self.is_failing, self._answer = False, answer
 
-    async def object_store(self, region: str) -> ObjectStore:
+    async def object_store(self, region: str, _endpoint_url: str | None = None) -> ObjectStore:
         answer, is_failing = self._answer, self.is_failing
 
         class Store(SimulatedObjectStore):
@@ -241,7 +241,7 @@ async def test_nothing_of_a_visit_goes_on_behind_it(
     hosts = [a_host(number, clock, outside) for number in range(4)]
     await asyncio.gather(*(host.visit() for host in hosts[1:]))
 
-    async def object_store(region: str) -> ObjectStore:  # there is one
+    async def object_store(region: str, _endpoint_url: str | None = None) -> ObjectStore:  # there is one
         return Store(outside.service)
 
     monkeypatch.setattr(outside, "object_store", object_store)

@@ -25,10 +25,10 @@ class TwoRegions:
         self.stores["eu-west-2"].trouble = lambda _action, _count: Denied("no ListBucket")
         self.queues = MemoryQueues()
 
-    async def object_store(self, region: str) -> ObjectStore:
+    async def object_store(self, region: str, _endpoint_url: str | None = None) -> ObjectStore:
         return self.stores[region]
 
-    async def message_queues(self, _region: str) -> MessageQueues:
+    async def message_queues(self, _region: str, _endpoint_url: str | None = None) -> MessageQueues:
         return self.queues
 
 

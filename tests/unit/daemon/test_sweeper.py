@@ -205,6 +205,17 @@ async def test_an_operation_rests_that_cannot_clean_up(
     assert house.probe.run_count > 0
 
 
+async def test_what_lies_in_the_bucket_of_yesterday_keeps_no_probe_from_the_one_of_today(
+    house: House,
+) -> None:
+    """Nothing may be deleted there, so another bucket was named: the next probe adds nothing to what stays."""
+    await leave_behind(house, dataclasses.replace(a_run(), container="old", region="r", endpoint_url=""))
+    house.outside.objects.trouble = forbidden
+    await house.live(HOUR)
+    assert house.probe.run_count > 0
+    assert "it lies in old, r, which is not probed any more" in (house.conductor.sweeper.remark or "")
+
+
 async def test_leftovers_are_shown_and_counted(house: House) -> None:
     """In the status, as a metric, and one by one; what was found empty counts no more."""
     advisory: Advisory = advisory_of(house)

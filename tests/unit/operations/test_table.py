@@ -41,7 +41,7 @@ CONFIGURATION = config.Configuration(
 
 def pool(configuration: config.Configuration, service: Service) -> int:
     """How many connections the client of a service may open."""
-    return AwsOutside(configuration)._access(service, "r").connection_count_max
+    return AwsOutside(configuration)._access(service, "r", None).connection_count_max
 
 
 @pytest.fixture
@@ -91,13 +91,14 @@ def test_each_operation_finds_its_own_contradictions(tmp_path: Path, greedy: Ope
 
 
 def test_what_was_left_is_looked_for_where_it_is() -> None:
-    """A bucket in the region that it was made in; a queue in the region of its entry."""
+    """A bucket in the region that it was made in, a queue in that of its entry, as long as they are probed there."""
     objects = ObjectSection(bucket="b-{region}", regions=("r1", "r2"))
     left = Leftover(kind=LeftoverKind.S3_OBJECT, service=UPLOAD.name, container="b-r2", name="k/")
     assert objects.region_of(left, "home") == "r2"
-    assert objects.region_of(dataclasses.replace(left, container="gone"), "home") == "home"
+    assert objects.region_of(dataclasses.replace(left, container="gone"), "home") is None
     queue = Leftover(kind=LeftoverKind.SQS_QUEUE, service=DELIVERY.name, container="r3", name="q")
-    assert QueueSection().region_of(queue, "home") == "r3"
+    assert QueueSection().region_of(queue, "r3") == "r3"
+    assert QueueSection().region_of(queue, "home") is None
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import re
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
@@ -23,11 +23,13 @@ from penstock.probes.outside import (
 )
 from penstock.probes.probe import Journal, Leftover, LeftoverKind
 from penstock.probes.removal import PATIENCE, Removal
+from penstock.probes.sharing import is_used
 
 ORPHAN_AGE_SECONDS = 86_400.0
 _RUN_DATE = "%Y%m%dT%H%M%SZ"
 # Backups of others are often named by such a date, too: what is unique tells ours apart.
 _RUN = re.compile(r"(?P<date>[0-9]{8}T[0-9]{6}Z)-[0-9a-f]{32}(-reads-[1-9][0-9]*)?/")
+_READS = re.compile(r"-reads-[1-9][0-9]*/$")
 _FORBIDDING = frozenset({Denied, Forbidden})  # not a key or a clock that is wrong: that passes
 _OF_THE_CONTAINER = (Denied, Throttled, Unreachable)  # trouble that its other entries would meet as well
 
@@ -57,7 +59,7 @@ class SweepSummary:
 
 @dataclass(eq=False)
 class Sweep:
-    """One round over what is left behind: containers side by side, the entries of one in turn.
+    """One round over what is left behind: places side by side, the entries of one in turn.
 
     What is not settled yet is not struck: a request that was on its way may still be carried out. `summary` is what has
     come of it so far, also when it was cut short.
@@ -68,26 +70,29 @@ class Sweep:
     queues_for: QueuesFor
     is_settled: Callable[[Leftover], bool]
     summary: SweepSummary = field(default_factory=SweepSummary)
+    _swept: set[str] = field(default_factory=set)
 
     async def over(self, entries: Iterable[Leftover]) -> None:
         """Remove these; strike what is gone, keep what could not be reached."""
-        containers: dict[tuple[LeftoverKind, str], list[Leftover]] = defaultdict(list)
+        places = defaultdict[object, list[Leftover]](list)
         for leftover in entries:
-            containers[leftover.kind, leftover.container].append(leftover)
-        await asyncio.gather(*map(self._over_one, containers.values()))
+            places[leftover.place].append(leftover)
+            self._swept.add(leftover.name)
+        await asyncio.gather(*map(self._over_one, places.values()))
 
     async def over_orphans(self, *, service: str, bucket: str, key_prefix: str, now: datetime) -> None:
         """Remove runs of uploads below our prefix that are older than a day and in no journal of this host.
 
         A run takes minutes, so that these are dead, whichever host made them: one that was ended for good, or whose
-        disk was lost, sweeps no more. Raises RequestError when the bucket cannot be looked into.
+        disk was lost, sweeps no more. What hosts read together stays as long as one of them does.
+        Raises RequestError when the bucket cannot be looked into.
         """
         somewhere = Leftover(kind=LeftoverKind.S3_OBJECT, service=service, container=bucket, name=key_prefix)
         keys = await self._by_removal(somewhere, Removal.keys_below)
         known = {(entry.container, entry.name) for entry in await self.journal.open_entries()}
         runs = {key_prefix + key.removeprefix(key_prefix).partition("/")[0] + "/" for key in keys}
         await self.over(
-            Leftover(kind=LeftoverKind.S3_OBJECT, service=service, container=bucket, name=run)
+            replace(somewhere, name=run)
             for run in sorted(runs)
             if (bucket, run) not in known and _is_old_run(run.removeprefix(key_prefix), now)
         )
@@ -118,7 +123,17 @@ class Sweep:
         if leftover.kind is LeftoverKind.SQS_QUEUE:
             self._count(leftover.service, request_count=2, priced_count=2)
             return await _remove_queue(await self.queues_for(leftover), leftover.name)
+        if _READS.search(leftover.name) and await self._is_read_by_others(leftover):
+            return 0
         return await self._by_removal(leftover, Removal.clear)
+
+    async def _is_read_by_others(self, leftover: Leftover) -> bool:
+        self._count(leftover.service, request_count=1, priced_count=1)
+        store = await self.store_for(leftover)
+        try:
+            return await is_used(store, leftover.container, leftover.name, besides=self._swept)
+        except Missing:  # the bucket is gone
+            return False
 
     async def _by_removal(self, leftover: Leftover, do: Callable[[Removal, str], Awaitable[T]]) -> T:
         """With patience, and counted whatever comes of it."""

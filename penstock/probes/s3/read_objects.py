@@ -1,8 +1,9 @@
 """Knows the objects that downloads are measured on: puts them once, finds those of other hosts, removes its own.
 
-Such an object lies alone in a run of its own whose name says its size, so that hosts which share a bucket share it,
-and the sweep for what dead hosts left finds it like any other run. What it holds follows from its size: an object that
-is not as long as its name says, or begins otherwise, is somebody else's and is left alone.
+Such an object lies in a run of its own whose name says its size, so that hosts which share a bucket share it, and the
+sweep for what dead hosts left finds it like any other run. Beside it lie the signs of those who use it. What it holds
+follows from its size: an object that is not as long as its name says, or begins otherwise, is somebody else's and is
+left alone.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import logging
 import math
 import re
+import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -20,11 +22,12 @@ from penstock.models.prices import RETRIEVAL_CLASSES
 from penstock.models.s3.read_objects import READ_OBJECT_PART_BYTES
 from penstock.probes.cleaning import clean_up_shielded, struck_when_gone
 from penstock.probes.leftovers import run_name
-from penstock.probes.outside import RequestError, Throttled
+from penstock.probes.outside import RequestError, Throttled, may_be_done
 from penstock.probes.probe import Leftover, LeftoverKind
 from penstock.probes.removal import MULTIPART_NAME, Removal
 from penstock.probes.s3.payload import incompressible_payload
 from penstock.probes.s3.workspace import Workspace
+from penstock.probes.sharing import SIGN, SIGNED_SECONDS, is_used
 from penstock.units import KiB, MiB, counted, format_bytes
 from penstock.vocabulary import FREE, Cost, Tariff
 
@@ -33,7 +36,7 @@ PARTS_AT_A_TIME = 16
 CLEAN_UP_SECONDS_MAX = 30.0
 CANDIDATE_COUNT_MAX = 2  # of those that are there, how many are looked at
 LOOKING_REQUEST_COUNT = 1 + CANDIDATE_COUNT_MAX
-_AROUND_REQUEST_COUNT = 6  # create and complete; at worst what removes it again
+_AROUND_REQUEST_COUNT = 8  # create and complete, and the sign of use; at worst what removes it again
 # After which a refused request is made again. That is outside of what is measured, which counts each refusal.
 _PAUSES_SECONDS = (0.5, 1.0, 2.0)
 _RUN = re.compile(rf"[^/]+-reads-(?P<size>[1-9][0-9]*)/{MULTIPART_NAME}")
@@ -60,6 +63,9 @@ class ReadObjects:
         self._operation = operation
         self._known: dict[int, ReadObject] = {}  # by the size that was wanted
         self._own: dict[str, Leftover] = {}  # by key
+        self._sign_name = SIGN + uuid.uuid4().hex  # of this user, whichever host it is on
+        self._signs: dict[str, Leftover] = {}  # by run
+        self._sign_due_seconds: dict[str, float] = {}  # likewise, on the monotonic clock
         self._room_bytes = bytes_max  # what could be put in the time of a probe
         self._tariff = FREE  # of the plan that is carried out
         self._refusals_left = 0  # that may be met with patience while an object is put
@@ -74,6 +80,14 @@ class ReadObjects:
         RequestError.
         """
         self._tariff = tariff
+        found = await self._found(payload_bytes, range_bytes, cost_max, tariff)
+        if isinstance(found, ReadObject):
+            await self._sign(found)
+        return found
+
+    async def _found(
+        self, payload_bytes: int, range_bytes: int, cost_max: Cost, tariff: Tariff
+    ) -> ReadObject | str:
         wanted = min(payload_bytes, self._bytes_max)
         known = self._known.get(wanted)
         if known is not None and known.size_bytes >= range_bytes:
@@ -108,10 +122,48 @@ class ReadObjects:
         self._known = {wanted: known for wanted, known in self._known.items() if known.key != key}
 
     async def remove(self) -> None:
-        """Remove what was put from here, whoever else reads it: that one puts another."""
+        """Use them no more; remove those that nobody else uses, whoever put them."""
         self._known.clear()
-        for key in list(self._own):
-            await clean_up_shielded(self._remove(key), seconds_max=CLEAN_UP_SECONDS_MAX)
+        runs = {_run_of(key) for key in self._own} | self._signs.keys()
+        for run in sorted(runs):
+            await clean_up_shielded(self._leave(run), seconds_max=CLEAN_UP_SECONDS_MAX)
+
+    async def _sign(self, found: ReadObject) -> None:
+        """Tell other hosts that it is used. One that may not write here reads what others keep."""
+        run, now_seconds = _run_of(found.key), self._workspace.clock.monotonic_seconds()
+        if now_seconds < self._sign_due_seconds.get(run, -math.inf):
+            return
+        self._sign_due_seconds[run] = now_seconds + SIGNED_SECONDS
+        self._signs[run] = sign = self._leftover(run + self._sign_name)
+        await self._workspace.journal.record(sign)
+        self._spend(write_request_count=1)
+        try:
+            await self._workspace.store.put_object(self._workspace.bucket, sign.name, b"")
+        except RequestError as trouble:
+            _log.info("other hosts are not told that %s is read here: %s", found.key, trouble)
+            if not may_be_done(trouble):
+                del self._signs[run]
+                await self._workspace.journal.strike(sign)
+
+    async def _leave(self, run: str) -> None:
+        """Remove the sign, and after the last one what it was beside."""
+        key = run + MULTIPART_NAME
+        if (sign := self._signs.pop(run, None)) is not None:
+            removal = Removal(self._workspace.store, self._workspace.bucket)
+            await struck_when_gone(self._workspace.journal, sign, removal.delete([sign.name]))
+            self._spend(free_request_count=removal.request_count)
+        if key not in self._own:
+            self._own[key] = self._leftover(run)
+            await self._workspace.journal.record(self._own[key])
+        await self._remove(key)
+
+    def _leftover(self, name: str) -> Leftover:
+        return Leftover(
+            kind=LeftoverKind.S3_OBJECT,
+            service=self._operation,
+            container=self._workspace.bucket,
+            name=name,
+        )
 
     async def _look(self, wanted: int, least: int) -> ReadObject | None:
         """The largest that is there, up to what is wanted, and that is what its name says."""
@@ -139,11 +191,8 @@ class ReadObjects:
     async def _put(self, size: int, seconds_max: float) -> ReadObject:
         run = self._workspace.key_prefix + run_name(self._workspace.clock.now(), read_bytes=size)
         key = run + MULTIPART_NAME
-        leftover = Leftover(
-            kind=LeftoverKind.S3_OBJECT, service=self._operation, container=self._workspace.bucket, name=run
-        )
-        await self._workspace.journal.record(leftover)
-        self._own[key] = leftover
+        self._own[key] = self._leftover(run)
+        await self._workspace.journal.record(self._own[key])
         before, is_put = self.used.transferred_bytes, False
         try:
             async with asyncio.timeout(seconds_max):
@@ -208,7 +257,7 @@ class ReadObjects:
 
     async def _remove(self, key: str, *, is_certain: bool = True) -> None:
         leftover, removal = self._own.pop(key), Removal(self._workspace.store, self._workspace.bucket)
-        clearing = removal.clear(leftover.name)
+        clearing = self._cleared(leftover.name, removal)
         try:
             await struck_when_gone(
                 self._workspace.journal, leftover, clearing, may_arrive_later=lambda: not is_certain
@@ -216,6 +265,12 @@ class ReadObjects:
         finally:
             deletions = removal.request_count - removal.listing_count
             self._spend(write_request_count=removal.listing_count, free_request_count=deletions)
+
+    async def _cleared(self, run: str, removal: Removal) -> None:
+        """Unless somebody else reads it. Raises RequestError."""
+        self._spend(write_request_count=1)
+        if not await is_used(self._workspace.store, self._workspace.bucket, run, besides=()):
+            await removal.clear(run)
 
     def _spend(
         self,
@@ -247,6 +302,10 @@ def _room_bytes(wanted: int, cost_max: Cost, tariff: Tariff) -> int:
     if wanted <= affordable:
         return wanted
     return int(2 ** math.floor(math.log2(affordable))) if affordable >= 1 else 0
+
+
+def _run_of(key: str) -> str:
+    return key.removesuffix(MULTIPART_NAME)
 
 
 def _body(size: int) -> bytes:

@@ -294,15 +294,20 @@ class MemoryStore(Scripted):
 
     async def delete_object(self, bucket: str, key: str) -> VersionRequests:
         await self._small("delete")
-        self.objects.discard(key)
+        self._forget({key})
         return self.of_versions
 
     async def delete_objects(self, bucket: str, keys: Sequence[str]) -> VersionRequests:
         await self._small("delete_batch")
         if self.deletes_only_singly:
             raise NotOffered("no batches here")
-        self.objects -= set(keys)
+        self._forget(keys)
         return self.of_versions
+
+    def _forget(self, keys: Collection[str]) -> None:
+        self.objects -= set(keys)
+        for key in keys:
+            self.shared.pop(key, None)
 
     def _known(self, upload_id: str) -> None:
         self._there(upload_id, self.uploads)
@@ -317,7 +322,7 @@ class MemoryStore(Scripted):
         self._in_flight_count += 1
         self.in_flight_count_max = max(self.in_flight_count_max, self._in_flight_count)
         try:
-            await asyncio.sleep(self.upload_seconds)
+            await asyncio.sleep(self.upload_seconds if body else self.small_seconds)
         finally:
             self._in_flight_count -= 1
         self._refuse(action)

@@ -238,3 +238,16 @@ async def test_an_orphan_that_cannot_be_removed_is_told() -> None:
     world.store.trouble = lambda action, _: Denied("no DeleteObject") if action == "delete" else None
     summary = await sweep_orphans_of(world)
     assert [kept.reason for kept in summary.kept] == ["no DeleteObject"]
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+async def test_what_others_read_outlives_who_put_it_and_was_killed(*, is_read: bool) -> None:
+    """Its own sign is no sign of others; the entries of both are struck, whether the object stays or goes."""
+    world, run = World(), f"penstock/{run_name(START_AT, read_bytes=8)}"
+    own, others = f"{run}used-by-me", f"{run}used-by-others"
+    for key in (f"{run}object", own, *([others] if is_read else [])):
+        await world.store.put_object("bucket", key, b"12345678")
+    world.journal.entries = [an_object(run), an_object(own)]
+    await world.sweep()
+    assert world.store.objects == ({f"{run}object", others} if is_read else set())
+    assert world.journal.entries == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -12,6 +13,7 @@ from penstock.models.s3.download import S3DownloadSetting
 from penstock.probes.outside import Denied, Missing, RequestError, Throttled, Unreachable
 from penstock.probes.s3.download import S3DownloadProbe
 from penstock.probes.s3.workspace import Workspace
+from penstock.probes.sharing import UNUSED_SECONDS
 from penstock.units import KiB, MiB
 from penstock.vocabulary import Inconclusive, Observation, Outcome, ProbePlan
 from tests.factories import S3_TARIFF
@@ -195,6 +197,11 @@ def test_a_named_object_that_is_too_small_is_said_to_be() -> None:
     assert "name a larger object" in outcome.reason
 
 
+def to_be_read(store: MemoryStore) -> list[str]:
+    """Without the signs of who reads it."""
+    return [key for key in store.objects if key.endswith("/object")]
+
+
 async def test_what_is_read_is_put_once(clock: VirtualClock) -> None:
     """The first probe pays for it within its plan; later ones only read, until the probe is closed."""
     store = MemoryStore()
@@ -208,7 +215,7 @@ async def test_what_is_read_is_put_once(clock: VirtualClock) -> None:
         assert outcome.measures["attempted_bytes"] == probe.used.transferred_bytes
         moved.append(outcome.measures["attempted_bytes"])
     assert store.log.index("record") < store.log.index("create")
-    assert len(journal.entries) == len(store.objects) == 1
+    assert len(journal.entries) == len(store.objects) == 2  # with the sign that it is used
     await probe.close()
     assert moved == [128 * MiB, 64 * MiB]
     assert sum(store.uploaded_sizes) == 64 * MiB
@@ -225,9 +232,34 @@ async def test_hosts_share_what_is_read(clock: VirtualClock) -> None:
     assert isinstance(await second.run(a_download_plan()), Observation)
     assert store.counts["part"] == puts
     await second.close()
-    assert len(store.objects) == 1
+    assert len(to_be_read(store)) == 1
     await first.close()
     assert not store.objects
+
+
+async def test_who_leaves_last_removes_what_is_read_together(clock: VirtualClock) -> None:
+    """Not who put it: the others would put and pay for another. Each tells that it reads; a host that is lost, once."""
+    store, journal = MemoryStore(), MemoryJournal()
+    first, second, lost = a_probe(store, clock), a_probe(store, clock, journal), a_probe(store, clock)
+    for probe in (first, second, lost):
+        assert isinstance(await probe.run(a_download_plan()), Observation)
+    await first.close()
+    assert len(to_be_read(store)) == 1
+    await asyncio.sleep(UNUSED_SECONDS + 1)
+    assert isinstance(await second.run(a_download_plan()), Observation)
+    await second.close()
+    assert (store.objects, journal.entries) == (set(), [])
+
+
+async def test_a_host_that_may_not_write_reads_what_others_keep(clock: VirtualClock) -> None:
+    """It tells nobody, removes nothing and leaves nothing in its journal."""
+    store, journal = MemoryStore(), MemoryJournal()
+    first, reader = a_probe(store, clock), a_probe(store, clock, journal)
+    await first.run(a_download_plan())
+    store.trouble = lambda action, _count: Denied("no PutObject") if action == "put" else None
+    assert isinstance(await reader.run(a_download_plan()), Observation)
+    await reader.close()
+    assert (len(to_be_read(store)), journal.entries) == (1, [])
 
 
 @pytest.mark.parametrize("damage", ["longer", "another beginning"])
@@ -236,7 +268,7 @@ async def test_what_is_not_penstocks_is_not_read(clock: VirtualClock, damage: st
     store = MemoryStore()
 
     await a_probe(store, clock).run(a_download_plan())
-    (theirs,) = store.objects
+    (theirs,) = to_be_read(store)
     if damage == "longer":
         store.sizes[theirs] += 1
     else:
@@ -244,7 +276,7 @@ async def test_what_is_not_penstocks_is_not_read(clock: VirtualClock, damage: st
     store.reads.clear()
     assert isinstance(await a_probe(store, clock).run(a_download_plan()), Observation)
     assert theirs not in {key for key, _, _ in store.reads}
-    assert len(store.objects) == 2
+    assert len(to_be_read(store)) == 2
 
 
 async def test_what_was_removed_meanwhile_is_put_again(clock: VirtualClock) -> None:

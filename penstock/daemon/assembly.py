@@ -270,8 +270,7 @@ class _Parts:
             self.configuration.budget, credit_bytes_per_day=ceiling.credit_bytes_max if ceiling else 0.0
         )
         # A clock that steps there and back finds its rows again.
-        since = self.surroundings.clock.now() - 30 * budget.DAY
-        spends = tuple(await self.store.run(lambda s: s.spend(since=since)))
+        spends = tuple(await self.store.run(Store.newest_spend))
         limit = budget.left(limit, self.tariffs.standing_cost())
         return budget.Ledger(limit, spends, self.tariffs.probing_usd_limits())
 

@@ -543,7 +543,10 @@ class Conductor:
                     )
                 ):
                     pass
-            except DiskTrouble as trouble:
+                while await self.store.run(Store.shrink):
+                    pass
+                await self.store.run(Store.remove_old_copies)
+            except (DiskTrouble, OSError) as trouble:
                 log.warning("nothing old was forgotten: %s", trouble)
 
     def _postpone(self, watch: Watch, verdict: Verdict) -> _End:

@@ -37,6 +37,10 @@ Rescue = Callable[[Path], Callable[[sqlite3.Connection], str]]
 """Reads what it can from a broken file; returns what writes it into the new one and says so in a sentence."""
 
 BROKEN_FILE_COUNT_MAX = 3
+LOG_BYTES_MAX = 4 << 20  # of the write-ahead log, once it was folded into the file
+RETURNED_PAGE_COUNT = 256  # in one go: a megabyte, milliseconds
+FREE_FRACTION_MAX = 0.2  # of the file, which new rows will fill again
+_INCREMENTAL = 2  # SQLite's word for a file whose free pages can be given back a few at a time
 BUSY_SECONDS = 5.0
 _ASK_OWNER = "ask as a user who may, such as with sudo -u penstock"
 _BROKEN = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
@@ -109,6 +113,25 @@ class Database:
         """Do the work in one transaction: all of it is on the disk on return, or none. Raises DiskTrouble."""
         return self._guarded(lambda connection: _in_transaction(connection, work))
 
+    def shrink(self) -> bool:
+        """Give a few free pages back to the disk; whether there are more to give. Raises DiskTrouble."""
+
+        def give_back(connection: sqlite3.Connection) -> bool:
+            (free,), (all_,) = (
+                connection.execute(f"PRAGMA {name}").fetchone() for name in ("freelist_count", "page_count")
+            )
+            if free <= max(FREE_FRACTION_MAX * all_, RETURNED_PAGE_COUNT):
+                return False
+            connection.execute(f"PRAGMA incremental_vacuum({RETURNED_PAGE_COUNT})").fetchall()
+            (left,) = connection.execute("PRAGMA freelist_count").fetchone()
+            return bool(left < free)
+
+        return self._guarded(give_back)
+
+    def copies(self) -> list[Path]:
+        """From before each upgrade, for whoever goes back."""
+        return sorted(self.path.parent.glob(f"{self.path.name}.before-*"))
+
     def _open(self) -> sqlite3.Connection:
         try:
             with speaking_of_damage():
@@ -123,13 +146,16 @@ class Database:
         try:
             _refuse_newer(connection, self.path)
             _refuse_foreign(connection, self.path)
+            connection.execute(f"PRAGMA auto_vacuum={_INCREMENTAL}")  # of a new file: before all else
             connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute(f"PRAGMA journal_size_limit={LOG_BYTES_MAX}")
             connection.execute("PRAGMA synchronous=FULL")
             # In KiB. The kernel keeps the file; by itself SQLite would hold 2 MB of it once more.
             connection.execute("PRAGMA cache_size=-256")
             _refuse_broken(connection)
             self._migrate(connection)
             _refuse_misshapen(connection)
+            _let_shrink(connection, self.path)
             self._inode = _inode_of(self.path)
         except BaseException:
             connection.close()
@@ -391,6 +417,21 @@ def _move_aside(path: Path) -> Path:
         Path(f"{file}-wal").unlink(missing_ok=True)
         Path(f"{file}-shm").unlink(missing_ok=True)
     return aside
+
+
+def _let_shrink(connection: sqlite3.Connection, path: Path) -> None:
+    """Once for a file of a penstock that did not; without room for a second one it stays as it is."""
+    (mode,) = connection.execute("PRAGMA auto_vacuum").fetchone()
+    if mode == _INCREMENTAL:
+        return
+    try:
+        connection.execute(f"PRAGMA auto_vacuum={_INCREMENTAL}")
+        connection.execute("VACUUM")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    except sqlite3.DatabaseError as error:
+        if _code(error) not in _DISK:
+            raise
+        _log.info("what is free in %s cannot be given back to the disk yet: %s", path, error)
 
 
 def version_of(connection: sqlite3.Connection) -> int:

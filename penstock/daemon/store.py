@@ -15,13 +15,13 @@ import sqlite3
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
-from penstock.daemon.budget import Spend, hour_of
+from penstock.daemon.budget import ROW_COUNT_MAX, Spend, hour_of
 from penstock.daemon.database import (
     Database,
     DiskTrouble,
@@ -91,6 +91,7 @@ CLIENT_HOUR_COUNT_MAX = 20_000  # 0.6 kB each
 CLIENT_HOUR_COUNT_MAX_PER_USER = 5_000
 HARM_COUNT_MAX = 5_000
 SPEND_RETENTION = timedelta(days=400)
+COPY_DAY_COUNT = 30  # of work since an upgrade: nobody goes back after that
 # The condition on observations that so many newer ones of their place have followed.
 _HAS_NEWER = f"""(SELECT count(*) FROM (SELECT 1 FROM observations AS newer WHERE ({PLACE_COLUMNS}) =
     (observations.operation, observations.region, observations.instance_type, observations.service_class)
@@ -439,6 +440,11 @@ class Store:
 
         self._database.write(redate)
 
+    def newest_spend(self) -> list[Spend]:
+        """As much as a ledger holds, in the order in which it was written down: what dates say is for the ledger."""
+        sql = "SELECT * FROM spend ORDER BY rowid DESC LIMIT ?"
+        return self._understood("spend", sql, (ROW_COUNT_MAX,), spend_of)[::-1]
+
     def spend(self, *, since: datetime | None = None) -> list[Spend]:
         """What was spent, by hour and operation, oldest first."""
         sql = "SELECT * FROM spend WHERE hour_at >= ? ORDER BY hour_at, operation"
@@ -494,9 +500,31 @@ class Store:
                 for (noun, date), most in bounds.items()
             ),
             ("changes", _beyond("change"), (CHANGE_COUNT_MAX,)),
-            ("spend", "hour_at < ?", (date_text(now - SPEND_RETENTION),)),
+            # What a budget counts stays, whatever the clock says of its age.
+            (
+                "spend",
+                "hour_at < ? AND rowid NOT IN (SELECT rowid FROM spend ORDER BY rowid DESC LIMIT ?)",
+                (date_text(now - SPEND_RETENTION), ROW_COUNT_MAX),
+            ),
         ]
         return sum(self._delete(table, condition, parameters) for table, condition, parameters in conditions)
+
+    def shrink(self) -> bool:
+        """Give a little of what was forgotten back to the disk; whether there is more. Raises DiskTrouble."""
+        return self._database.shrink()
+
+    def remove_old_copies(self) -> None:
+        """Those from before upgrades that nobody will go back to: days count on which something was spent since.
+
+        A clock that steps ahead makes one such day.
+        """
+        sql = "SELECT count(DISTINCT substr(hour_at, 1, 10)) FROM spend WHERE hour_at > ?"
+        for copy in self._database.copies():
+            made_at = datetime.fromtimestamp(copy.stat().st_mtime, UTC)
+            ((day_count,),) = self._database.rows(sql, (date_text(made_at),))
+            if day_count > COPY_DAY_COUNT:
+                copy.unlink()
+                _log.info("removed %s: since the upgrade it worked on %d days", copy, day_count)
 
     def flush(self) -> bool:
         """Try to write what waits in memory; whether nothing waits any more."""
@@ -599,6 +627,12 @@ class _ReadOnly:
 
     def write(self, _work: Callable[[sqlite3.Connection], T]) -> T:
         raise DiskTrouble(f"the database {self._path} was opened for reading only")
+
+    def shrink(self) -> bool:
+        return False
+
+    def copies(self) -> list[Path]:
+        return []
 
     def close(self) -> None:
         self._connection.close()

@@ -9,7 +9,7 @@ import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import pytest
 
 from penstock.daemon import database
 from penstock.daemon.async_store import WAITING_REPORT_COUNT_MAX, AsyncStore
-from penstock.daemon.budget import Spend
+from penstock.daemon.budget import Spend, hour_of
 from penstock.daemon.database import (
     DiskTrouble,
     Lost,
@@ -279,6 +279,68 @@ def test_pruning_is_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> No
     store.add_observations([an_observation()] * 5)
     later = NOON + timedelta(days=1)
     assert [store.prune(now=later, retention_seconds=1) for _ in range(4)] == [2, 2, 1, 0]
+
+
+def test_what_a_budget_counts_stays_whatever_the_clock_says(store: Store) -> None:
+    """A clock that stands years ahead for an hour must not have today's money spent twice once it is right again."""
+    spends = [Spend(hour_at=NOON, operation="s3_upload", cost=Cost(usd=0.5))]
+    store.add_spend(spends[0])
+    store.prune(now=NOON + timedelta(days=4000), retention_seconds=86400)
+    assert store.newest_spend() == spends
+
+
+def test_spend_is_bounded_by_its_age(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond what a ledger holds."""
+    monkeypatch.setattr("penstock.daemon.store.ROW_COUNT_MAX", 1)
+    hours = [NOON, NOON + timedelta(hours=1)]
+    for hour_at in hours:
+        store.add_spend(Spend(hour_at=hour_at, operation="s3_upload", cost=Cost(usd=0.5)))
+    store.prune(now=NOON + timedelta(days=4000), retention_seconds=86400)
+    assert [spend.hour_at for spend in store.spend()] == hours[1:]
+
+
+@pytest.mark.parametrize("is_older", [False, True])
+def test_what_is_forgotten_is_given_back_to_the_disk(path: Path, *, is_older: bool) -> None:
+    """A few pages at a time, also of a file that an older penstock began, which could not; a fifth is kept for more."""
+    if is_older:
+        path.parent.mkdir()
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            database.migrate(connection)
+    with closing(Store(path, SETTING_TYPES)) as store:
+        store.add_observations([an_observation(started_at=NOON + n * MINUTE) for n in range(5000)])
+        store._database.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+        before_bytes = path.stat().st_size
+        while store.prune(now=NOON + timedelta(days=99), retention_seconds=86400, kept_count=10):
+            pass
+        step_count = 1
+        while store.shrink():
+            step_count += 1
+        store._database.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+        assert step_count > 2
+        assert path.stat().st_size < before_bytes / 2
+        assert len(store.observations(PLACE, count_max=99)) == 10
+
+
+def test_the_copy_from_before_an_upgrade_goes_when_nobody_goes_back_any_more(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a month of work with what came after it: a clock that leaps ahead, or a host that was off, is none."""
+    Store(path, SETTING_TYPES).close()
+    steps = [*database.migrations(), "CREATE TABLE extra (x INTEGER);"]
+    monkeypatch.setattr(database, "migrations", lambda: steps)
+    with closing(Store(path, SETTING_TYPES)) as store:
+        (copy,) = path.parent.glob("penstock.db.before-*")
+        made_at = datetime.fromtimestamp(copy.stat().st_mtime, UTC)
+        for days in (0, *range(2, 30), 4000):
+            moment = hour_of(made_at + timedelta(days=days, hours=1))
+            store.add_spend(Spend(hour_at=moment, operation="s3_upload", cost=Cost()))
+        store.remove_old_copies()
+        assert copy.exists()
+        store.add_spend(
+            Spend(hour_at=hour_of(made_at + timedelta(days=40)), operation="s3_upload", cost=Cost())
+        )
+        store.remove_old_copies()
+        assert not copy.exists()
 
 
 def test_summaries_count_what_is_known(store: Store) -> None:

@@ -30,10 +30,9 @@ from penstock.client.targets.launch import (
     PROGRAMS,
     Launch,
     Program,
-    aws_profile,
+    aws_configuration,
     sink_of,
     source_of,
-    with_aws_settings,
 )
 from penstock.client.targets.stores import store_for, variables_for
 from penstock.client.targets.table import TARGETS
@@ -235,10 +234,8 @@ def _private_aws_configuration(launch: Launch, environment: Mapping[str, str]) -
 
     The process keeps its number when it becomes the client, so that children of the client find the copy, too.
     """
-    own = Path(environment.get("AWS_CONFIG_FILE") or "~/.aws/config").expanduser()
-    text = own.read_text(encoding="utf-8") if own.exists() else ""
-    profile = aws_profile(launch.command, environment)
+    text = aws_configuration(launch.command, environment, launch.aws_settings)
     copy = os.memfd_create("aws-config", 0)  # without close-on-exec
     with os.fdopen(copy, "w", encoding="utf-8", closefd=False) as file:
-        file.write(with_aws_settings(text, profile, launch.aws_settings))
+        file.write(text)
     return f"/proc/{os.getpid()}/fd/{copy}"

@@ -166,10 +166,8 @@ def aws(transfer: Transfer) -> Measured:
     ways = [transfer.url, str(into)] if into else [str(transfer.folder), transfer.url]
     copy = ["aws", "s3", "cp", "--recursive", "--only-show-errors", *ways, *where]
     settings = {**_told(copy, transfer).aws_settings, **({"addressing_style": "path"} if where else {})}
-    own = Path(os.environ.get("AWS_CONFIG_FILE", "~/.aws/config")).expanduser()
-    text = own.read_text(encoding="utf-8") if own.exists() else ""
     with tempfile.NamedTemporaryFile("w", prefix="penstock-aws-", encoding="utf-8") as file:
-        file.write(launch.with_aws_settings(text, launch.aws_profile(copy, os.environ), settings))
+        file.write(launch.aws_configuration(copy, os.environ, settings))
         file.flush()
         return _timed(copy, {"AWS_CONFIG_FILE": file.name} | _region(transfer.target))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import configparser
 import io
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.client.targets.command_lines import rclone_variable
@@ -65,6 +66,18 @@ def source_of(program: Program, command: Sequence[str], verb: int) -> str | None
         return None
     source = command[place - 1]
     return None if source.startswith("-") or _is_remote(program, source) else source
+
+
+def aws_configuration(
+    command: Sequence[str], environment: Mapping[str, str], settings: Mapping[str, str]
+) -> str:
+    """What the user's own AWS configuration says, with these settings in the profile in force.
+
+    Raises OSError, UnicodeError, configparser.Error.
+    """
+    own = Path(environment.get("AWS_CONFIG_FILE") or "~/.aws/config").expanduser()
+    text = own.read_text(encoding="utf-8") if own.exists() else ""
+    return with_aws_settings(text, aws_profile(command, environment), settings)
 
 
 def with_aws_settings(text: str, profile: str, settings: Mapping[str, str]) -> str:

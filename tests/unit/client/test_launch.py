@@ -1,5 +1,6 @@
 """Known answers: where each program takes its options, and that the user's own stay."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from penstock.client.targets.launch import (
     PROGRAMS,
     Launch,
+    aws_configuration,
     aws_profile,
     sink_of,
     source_of,
@@ -190,3 +192,15 @@ def test_an_aws_configuration_keeps_everything_else() -> None:
 def test_the_profile_in_force_is_found(command: str, environment: dict[str, str], profile: str) -> None:
     """As the AWS CLI itself finds it."""
     assert aws_profile(command.split(), environment) == profile
+
+
+def test_a_variable_that_names_no_file_leads_to_the_usual_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An empty one was taken for the working directory by `penstock tune`, which ended there."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".aws").mkdir()
+    (tmp_path / ".aws/config").write_text(OWN)
+    for environment in ({}, {"AWS_CONFIG_FILE": ""}):
+        found = aws_configuration(("aws", "s3"), environment, {"max_concurrent_requests": "7"})
+        assert found == with_aws_settings(OWN, "default", {"max_concurrent_requests": "7"})

@@ -72,9 +72,9 @@ class Goal:
         """Measurements, or columns of them (problems, measurements, columns), in units of their noise."""
         return np.asarray(self.whiten @ values if self.whiten.ndim == 3 else self.whiten[:, :, None] * values)
 
-    def cost(self, at: Array) -> tuple[Array, Array]:
-        """Sum of squares, and the whitened residuals."""
-        residual = self.whitened((self.log_values - self.law(at))[:, :, None])[:, :, 0] + self.disturbance
+    def cost(self, at: Array, expected: Array) -> tuple[Array, Array]:
+        """Sum of squares, and the whitened residuals; `expected` is the law's."""
+        residual = self.whitened((self.log_values - expected)[:, :, None])[:, :, 0] + self.disturbance
         away = self.means - at
         return (residual**2).sum(axis=1) + np.einsum("mi,ij,mj->m", away, self.precision, away), residual
 
@@ -92,22 +92,26 @@ def goal(law: Law, log_values: Array, whiten: Array, prior: Gaussian) -> Goal:
 def descend(goal: Goal, theta: Array, *, iterations: int) -> Array:
     """Levenberg-Marquardt, each problem with its own damping, until it has little left to gain."""
     theta, damping = theta.copy(), np.full(len(theta), 1e-2)
-    cost, residual = goal.cost(theta)
-    left = np.arange(len(theta))
+    expected, slopes = linearised(goal.law, theta)
+    cost, residual = goal.cost(theta, expected)
+    jacobian = goal.whitened(slopes)
+    left, moved = np.arange(len(theta)), np.empty(0, dtype=np.intp)
     for _ in range(iterations):
-        rest, at = goal.of(left), theta[left]
-        jacobian = rest.whitened(derivatives(goal.law, at))
-        slope = np.einsum("mni,mn->mi", jacobian, residual[left]) + (rest.means - at) @ goal.precision
-        curve = np.swapaxes(jacobian, 1, 2) @ jacobian + goal.precision
+        if len(moved):
+            jacobian[moved] = goal.of(moved).whitened(linearised(goal.law, theta[moved])[1])
+        rest, at, around = goal.of(left), theta[left], jacobian[left]
+        slope = np.einsum("mni,mn->mi", around, residual[left]) + (rest.means - at) @ goal.precision
+        curve = np.swapaxes(around, 1, 2) @ around + goal.precision
         curve += damping[left, None, None] * np.einsum("mii->mi", curve)[:, :, None] * np.eye(theta.shape[1])
         step = np.clip(np.linalg.solve(curve, slope[:, :, None])[:, :, 0], -_STEP_MAX, _STEP_MAX)
-        tried, tried_residual = rest.cost(at + step)
+        tried, tried_residual = rest.cost(at + step, goal.law(at + step))
         is_better = tried < cost[left]
         moved = left[is_better]
         theta[moved] += step[is_better]
         cost[moved], residual[moved] = tried[is_better], tried_residual[is_better]
         damping[left] *= np.where(is_better, 0.2, 8.0)
-        left = left[np.einsum("mi,mi->m", step, slope) > _GAIN_MIN]
+        goes_on = np.einsum("mi,mi->m", step, slope) > _GAIN_MIN
+        left, moved = left[goes_on], left[goes_on & is_better]
         if not len(left):
             break
     return theta
@@ -131,18 +135,24 @@ def draw(goal: Goal, prior: Gaussian, peak: Array, *, count: int, seed: int, ite
 
 def derivatives(law: Law, theta: Array) -> Array:
     """Derivatives of the law, (problems, measurements, parameters)."""
+    return linearised(law, theta)[1]
+
+
+def linearised(law: Law, theta: Array) -> tuple[Array, Array]:
+    """The law, (problems, measurements), and its derivatives, (problems, measurements, parameters)."""
     count = len(theta) if (theta == theta[:1]).all() else 1
     theta = theta[::count]
     moves = np.concatenate([_DIFFERENCE * np.eye(theta.shape[1]), np.zeros((1, theta.shape[1]))])
-    blocks = [_differences(law, theta[i : i + _BLOCK], moves) for i in range(0, len(theta), _BLOCK)]
-    return np.repeat(np.concatenate(blocks) / _DIFFERENCE, count, axis=0)
+    blocks = [_moved(law, theta[i : i + _BLOCK], moves) for i in range(0, len(theta), _BLOCK)]
+    values = np.concatenate(blocks)
+    slopes = np.swapaxes(values[:, :-1] - values[:, -1:], 1, 2) / _DIFFERENCE
+    return np.repeat(values[:, -1], count, axis=0), np.repeat(slopes, count, axis=0)
 
 
-def _differences(law: Law, theta: Array, moves: Array) -> Array:
-    moved = (theta[:, None, :] + moves).reshape(-1, theta.shape[1])
-    values = law(moved)
-    values = values.reshape(len(theta), len(moves), values.shape[1])
-    return np.asarray(np.swapaxes(values[:, :-1] - values[:, -1:], 1, 2), dtype=np.float64)
+def _moved(law: Law, theta: Array, moves: Array) -> Array:
+    """The law where each move leads, (problems, moves, measurements)."""
+    values = law((theta[:, None, :] + moves).reshape(-1, theta.shape[1]))
+    return values.reshape(len(theta), len(moves), values.shape[1])
 
 
 def inverse(matrices: Array) -> Array:

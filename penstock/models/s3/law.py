@@ -110,6 +110,8 @@ def _log_rates(theta: Array, asked: _Requests) -> Array:
 
     Of parameters that differ from those before them in no parameter of it, as under `derivatives`, it is the same.
     """
+    if len(theta) == 1:
+        return _log_rate(_Parameters(theta), asked)
     rated = theta[:, : THROTTLING_SLOPE + 1]
     is_other = np.append(True, (rated[1:] != rated[:-1]).any(axis=1))
     rates = _log_rate(_Parameters(theta[is_other]), asked)
@@ -271,34 +273,69 @@ class Transfers:
         at, count = _Parameters(theta), len(self.n)
         rates = _log_rates(theta, self._asked)
         steady, ending = rates[:, :count], rates[:, count:]
-        if self.is_steady.all():
+        if len(self._steady) == count:
             return Course(steady, *[np.zeros_like(steady)] * 4)
-        wave = self.n * self.s * np.exp(-steady)
+        wave = self._wave_bytes * np.exp(-steady)
         last = np.zeros_like(wave)
-        last[:, self._left] = (self.rest * self.s)[self._left] * np.exp(-ending)
+        last[:, self._left] = self._left_bytes * np.exp(-ending)
         lockstep = self.full * wave + last
-        parts = self.full * self.n + self.rest
-        mixing = (parts > self.n) / (1.0 + 1.0 / at.value[WAVE_MIXING])
-        moving = lockstep + mixing * (parts / self.n * wave - lockstep)
-        object_parts = parts * self.size / self.transferred
+        mixing = self._is_split / (1.0 + 1.0 / at.value[WAVE_MIXING])
+        moving = lockstep + mixing * (self._waves * wave - lockstep)
         late = (
             at.value[TAIL_SHARE] * wave
             + at.value[OBJECT_SECONDS]
-            + object_parts * at.value[OBJECT_SECONDS_PER_PART]
+            + self._object_parts * at.value[OBJECT_SECONDS_PER_PART]
         )
         first = at.value[LATENCY] * (1.0 + at.value[COLD_LATENCIES]) + self.s / at.value[CONNECTION_RATE]
         cold = np.maximum(first - wave, 0.0)
         seconds = moving + cold + self.objects * late
-        logs = np.log(np.maximum(self.transferred, 1.0)) - np.log(seconds)
-        logs[:, self.is_steady] = steady[:, self.is_steady]
+        logs = self._log_transferred - np.log(seconds)
+        if len(self._steady):
+            logs[:, self._steady] = steady[:, self._steady]
         return Course(logs, wave, last, cold, seconds)
 
     def idle_fraction(self, course: Course) -> Array:
         """The share of the connections' time that no request used."""
-        busy = (
-            self.full * course.wave_seconds + self.rest / self.n * course.last_seconds + course.cold_seconds
-        )
+        busy = self.full * course.wave_seconds + self._left_share * course.last_seconds + course.cold_seconds
         return np.asarray(1.0 - busy / course.seconds, dtype=np.float64)
+
+    # What every draw of the parameters takes of them.
+
+    @cached_property
+    def _steady(self) -> NDArray[np.intp]:
+        return np.flatnonzero(self.is_steady)
+
+    @cached_property
+    def _wave_bytes(self) -> Array:
+        return self.n * self.s
+
+    @cached_property
+    def _left_bytes(self) -> Array:
+        return np.asarray((self.rest * self.s)[self._left], dtype=np.float64)
+
+    @cached_property
+    def _left_share(self) -> Array:
+        return self.rest / self.n
+
+    @cached_property
+    def _parts(self) -> Array:
+        return self.full * self.n + self.rest
+
+    @cached_property
+    def _is_split(self) -> NDArray[np.bool_]:
+        return self._parts > self.n
+
+    @cached_property
+    def _waves(self) -> Array:
+        return self._parts / self.n
+
+    @cached_property
+    def _object_parts(self) -> Array:
+        return self._parts * self.size / self.transferred
+
+    @cached_property
+    def _log_transferred(self) -> Array:
+        return np.asarray(np.log(np.maximum(self.transferred, 1.0)), dtype=np.float64)
 
     @cached_property
     def _left(self) -> NDArray[np.intp]:

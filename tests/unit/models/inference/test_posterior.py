@@ -42,6 +42,20 @@ def test_deviations_are_a_diagonal_of_what_whitens() -> None:
     assert told == pytest.approx(again)
 
 
+def test_slopes_are_taken_anew_only_where_a_step_led() -> None:
+    """No step is better than where these two begin: each is looked at once with its slopes, and once for each step."""
+    starts, asked = np.array([[3.0, -1.0], [-3.0, 1.0]]), list[int]()
+
+    def cliff(theta: Array) -> Array:
+        asked.append(len(theta))
+        is_near = np.abs(theta[:, None] - starts).max(axis=2).min(axis=1) < 0.01
+        return np.where(is_near[:, None], line(theta), 1e3)
+
+    at = goal(cliff, 1.0 + 0.5 * X, np.full((1, len(X)), 10.0), WIDE)
+    assert (descend(at, starts, iterations=3) == starts).all()
+    assert asked == [2 * (1 + 2), 2, 2, 2]
+
+
 def test_draws_of_a_linear_law_scatter_as_the_information_says() -> None:
     """Around the peak, with the inverse of what measurements and prior say together."""
     at = goal(line, 1.0 + 0.5 * X, np.full((1, len(X)), 10.0), WIDE)

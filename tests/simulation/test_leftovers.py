@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import random
-from typing import Any
 
 import pytest
 
 from penstock.daemon.config import BudgetSection
 from penstock.lab import worlds
-from penstock.models.model import Fit, PerformanceModel
 from penstock.operations.sections.objects import ObjectSection
 from penstock.operations.sections.queues import QueueSection
-from penstock.optimizer.deliberation import Case, Conclusion
 from penstock.units import KiB, MiB, TiB
-from penstock.vocabulary import Demand, Inconclusive, Place, ProbePlan, Reason
+from penstock.vocabulary import Inconclusive
+from tests.inline_thinker import DiceThinker
 from tests.scenario import BUCKET, REGION, Scenario, Week, play
 
 AMPLE = BudgetSection(
@@ -28,29 +25,6 @@ AMPLE = BudgetSection(
 # One answer in fifty takes 40 s, longer than a clean-up waits: objects 130 ms away are left behind again and again.
 SLOW = dataclasses.replace(worlds.CROSS_REGION.link, straggler_fraction=0.02, straggler_seconds=40.0)
 THROTTLED = worlds.THROTTLED.link  # which refuses deletions, too
-
-
-class DiceThinker:
-    """Proposes whatever is legal, so that every clean-up is met: from one object of a probe to hundreds."""
-
-    def __init__(self) -> None:
-        self._fits: dict[Place, Fit] = {}
-        self._dice = random.Random(5)
-
-    async def deliberate(self, model: PerformanceModel[Any], case: Case[Any]) -> Conclusion[Any]:
-        """No fit is made: what is learned is not what this is about."""
-        fit = self._fits.setdefault(case.place, model.fit(case.place, (), prior=None, seed=1))
-        context, plan = case.next_context, None
-        if context is not None:
-            setting = self._dice.choice(list(model.candidates(fit, context, Demand(thread_count_max=256))))
-            cost_max = dataclasses.replace(
-                model.probe_costs(fit, context, [setting], case.tariff)[0], duration_seconds=10.0
-            )
-            plan = ProbePlan(context=context, setting=setting, reason=Reason.EXPLORE, cost_max=cost_max)
-        return Conclusion(fit=fit, plan=plan)
-
-    def rest(self) -> None:
-        """Nothing runs."""
 
 
 def lived(days: float, *, seed: int) -> Week:

@@ -14,6 +14,7 @@ from penstock.operations.sections.downloads import DownloadSection
 from penstock.operations.sections.objects import ObjectSection
 from penstock.units import GiB, MiB
 from penstock.vocabulary import Demand, Inconclusive, Observation
+from tests.inline_thinker import DiceThinker
 from tests.scenario import BUCKET, START_AT, At, Neighbour, Scenario, Week, play
 
 SIZE = 64 * MiB
@@ -205,6 +206,7 @@ def test_what_is_read_does_not_outlive_a_restart() -> None:
             days=0.25,
             seed=9,
             changes=(At(days=0.12, is_restart=True),),
+            thinker=DiceThinker,
         )
     )
     downloads = [o for o in days.observations if o.context.operation == DOWNLOAD.name]

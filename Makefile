@@ -8,7 +8,7 @@ PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-real test-faults soak test-systemd test-browser test-analysis pictures check fix fuzz fuzz-guided mutation bench bench-long packages sbom audit lock clean
+.PHONY: help demo test test-days test-real test-faults soak test-systemd test-browser test-analysis pictures check fix fuzz fuzz-guided mutation bench bench-long packages sbom audit lock clean
 
 help: ## List the chores
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -16,8 +16,11 @@ help: ## List the chores
 demo: $(VENV)/.runtime ## Measure, decide and advise on a lab link; no AWS account needed
 	@$(BIN)/penstock demo $(ARGS)
 
-test: $(VENV)/.development ## The whole test suite
-	@$(BIN)/python -m pytest -n 4 --dist worksteal -m "not real and not faults and not systemd and not browser and not long" $(ARGS)
+test: $(VENV)/.development ## The test suite
+	@$(BIN)/python -m pytest -n 4 --dist worksteal -m "not real and not faults and not systemd and not browser and not long and not days" $(ARGS)
+
+test-days: $(VENV)/.development ## Days of the daemon in virtual time beyond the first of a kind, and the whole demo
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m days $(ARGS)
 
 test-real: $(VENV)/.development ## The daemon against S3 and SQS servers that others wrote
 	@$(BIN)/python -m pytest -m "real and not long" $(ARGS)

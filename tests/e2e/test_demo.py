@@ -123,6 +123,7 @@ IDLE_FRACTION_MIN = 0.2
 """Of the processors' time. With less, boto3 is as fast as they let it, and not as fast as it is told to be."""
 
 
+@pytest.mark.days
 @pytest.mark.timeout(1800)
 def test_the_whole_of_it(short_path: Path) -> None:
     """It learns, advises, and the advice is near the known best; the document holds what was promised.

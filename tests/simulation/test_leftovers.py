@@ -62,6 +62,7 @@ def assert_nothing_stays(week: Week) -> None:
     assert week.leftover_names == ()
 
 
+@pytest.mark.days
 def test_a_morning_of_bad_paths_leaves_nothing() -> None:
     """Objects, unfinished uploads, messages: what a probe could not remove is gone within ten minutes."""
     assert_nothing_stays(lived(0.25, seed=1))

@@ -62,6 +62,7 @@ def billed_usd(week: Week) -> float:
     return week.sqs_counts.billed_request_count * USD_PER_REQUEST
 
 
+@pytest.mark.days
 def test_the_dearest_day_costs_three_cents() -> None:
     """Even probes that take all they may stop before the limit; what was booked is what was billed."""
     day = a_day(Scenario(days=1.0, seed=1, thinker=Spendthrift))

@@ -35,13 +35,21 @@ def test_another_seed_gives_other_days() -> None:
     assert [c.at for c in one.cycles] != [c.at for c in other.cycles]
 
 
-@pytest.mark.parametrize("world", [worlds.NEAR, worlds.CROSS_REGION, worlds.CROWDED], ids=lambda w: w.name)
+@pytest.mark.parametrize(
+    "world",
+    [
+        pytest.param(worlds.NEAR, id="near"),
+        pytest.param(worlds.CROSS_REGION, id="cross-region", marks=pytest.mark.days),
+        pytest.param(worlds.CROWDED, id="crowded", marks=pytest.mark.days),
+    ],
+)
 def test_a_day_is_enough_to_come_near_the_best(world: worlds.World) -> None:
     """After half a day of hourly probes the advice reaches nine tenths of the best setting there is."""
     days = play(Scenario(link=world.link, days=0.5, seed=7))
     assert days.fraction_of_best(SIZE, at_days=0.5) > 0.9
 
 
+@pytest.mark.days
 def test_a_slower_host_is_noticed() -> None:
     """When the host loses most of its rate, the advice follows within a day."""
     slower = dataclasses.replace(worlds.NEAR.link, host_rate_bytes_per_second=60e6)
@@ -106,6 +114,7 @@ def test_the_budget_is_never_exceeded() -> None:
         assert sum(s.cost.usd for s in window) <= 0.01
 
 
+@pytest.mark.days
 def test_a_budget_that_is_too_small_lasts_the_day() -> None:
     """Intervals ask for seven times as many probes as it pays for; advice that holds for six hours never expires."""
     section = ObjectSection(bucket=BUCKET, object_size_bytes=(SIZE,), network_path="gateway-endpoint")
@@ -126,6 +135,7 @@ def test_a_budget_that_is_too_small_lasts_the_day() -> None:
     assert sum(o.started_at < hour for o in days.observations) > 10, "what is new is learned at once"
 
 
+@pytest.mark.days
 def test_throttling_does_not_stop_the_days() -> None:
     """Under a low request limit it goes on measuring, and leaves nothing behind."""
     days = play(Scenario(link=worlds.THROTTLED.link, queue=worlds.THROTTLED.queue, days=0.15, seed=2))
@@ -183,7 +193,7 @@ def test_a_probe_that_crowds_an_application_out_is_broken_off() -> None:
 @pytest.mark.parametrize(
     ("world", "least"),
     [
-        pytest.param(worlds.NEAR, 0.97, id="near"),
+        pytest.param(worlds.NEAR, 0.97, id="near", marks=pytest.mark.days),
         # Far away each connection more brings a little, and the last few hundredths are not worth theirs.
         pytest.param(worlds.CROSS_REGION, 0.92, id="cross-region", marks=pytest.mark.long),
     ],

@@ -283,7 +283,7 @@ def test_of_a_file_that_was_cut_off_is_shown_what_is_left(
     """However much is missing, the report is a page or a sentence, and never a traceback."""
     content = database.read_bytes()
     shown = 0
-    for size in range(4096, len(content), 4096 * 3):
+    for size in range(4096, len(content), 4096 * 2):
         database.write_bytes(content[:size])
         code = run(["report", "--database", str(database), "--output", "-", "--json"])
         out, err = capsys.readouterr()

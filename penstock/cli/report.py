@@ -409,7 +409,9 @@ def _observations(store: Store, place: Place, since: datetime | None, fits: Sequ
 
     with _without_collections():
         tally = tally_of(passing(), model.measured_value, expectations.means)
-    return sorted([*newest, *reported], key=lambda o: o.started_at), tally
+    # What is counted of times is in the tally, and would be nearly all of the memory.
+    told = [replace(one, histograms={}, successive=None) for one in newest]
+    return sorted([*told, *reported], key=lambda o: o.started_at), tally
 
 
 def _bounds(fits: Sequence[Fit], configuration: Configuration | None) -> Callable[[Context, Demand], Demand]:

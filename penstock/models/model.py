@@ -6,7 +6,7 @@ the daemon predicts in its own process but never fits there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
@@ -191,6 +191,17 @@ class HasBelief(Protocol):
 
     def belief(self, fit: Fit, context: Context, settings: Sequence[Any], demand: Demand) -> Belief:
         """Of the logarithm of the value."""
+        ...
+
+
+@runtime_checkable
+class HasForesight(Protocol):
+    """A model that says what it predicts of the value of many settings with little more work than of one."""
+
+    def foresee(
+        self, fit: Fit, context: Context, settings: Sequence[Any], demand: Demand
+    ) -> Iterable[Estimate]:
+        """As `predict` has each."""
         ...
 
 

@@ -15,7 +15,7 @@ from functools import cached_property, lru_cache
 from statistics import median
 from typing import Any
 
-from penstock.models.model import Fit, PerformanceModel, speaks_of_setting
+from penstock.models.model import Fit, HasForesight, PerformanceModel, speaks_of_setting
 from penstock.models.study import HasStudies, Study
 from penstock.optimizer.recommendation import recommend
 from penstock.report.changes import change_findings
@@ -114,14 +114,22 @@ class Expectations:
         self._model = model
         self.fit = fit
         self.is_readable = fit is not None
-        self._answers: dict[tuple[Context, Any, Demand], Estimate | None] = {}
+        self._answers: dict[tuple[Context, Demand], dict[Any, Estimate | None]] = {}
 
     def of(self, context: Context, setting: Any, demand: Demand | None = None) -> Estimate | None:
         """The value of a setting."""
-        key = (context, setting, demand or Demand())
-        if key not in self._answers:
-            self._answers[key] = self._ask(*key)
-        return self._answers[key]
+        (answer,) = self.each(context, [setting], demand)
+        return answer
+
+    def each(
+        self, context: Context, settings: Sequence[Any], demand: Demand | None = None
+    ) -> list[Estimate | None]:
+        """That of many settings, asked all at once."""
+        known = self._answers.setdefault((context, demand or Demand()), {})
+        unknown = [setting for setting in dict.fromkeys(settings) if setting not in known]
+        if unknown:
+            known.update(zip(unknown, self._ask(context, unknown, demand or Demand()), strict=True))
+        return [known[setting] for setting in settings]
 
     def means(self, payload_size_bytes: int, settings: Sequence[Any]) -> list[float | None]:
         """The expected values of many settings, asked all at once: on average, with what late requests cost."""
@@ -140,15 +148,17 @@ class Expectations:
                 return [float(v) for v in ask(self.fit, context, settings, Demand())]
         return [None] * len(settings)
 
-    def _ask(self, context: Context, setting: Any, demand: Demand) -> Estimate | None:
-        if self.fit is None or not self.is_readable:
-            return None
-        try:
-            prediction = self._model.predict(self.fit, context, setting, demand)
-        except UNREADABLE:
-            self.is_readable = False
-            return None
-        return prediction.get(self._model.value_metric)
+    def _ask(self, context: Context, settings: Sequence[Any], demand: Demand) -> Sequence[Estimate | None]:
+        fit, model = self.fit, self._model
+        if fit is not None and self.is_readable:
+            try:
+                if isinstance(model, HasForesight):
+                    return list(model.foresee(fit, context, settings, demand))
+                predictions = [model.predict(fit, context, setting, demand) for setting in settings]
+                return [prediction.get(model.value_metric) for prediction in predictions]
+            except UNREADABLE:
+                self.is_readable = False
+        return [None] * len(settings)
 
 
 class _Studied:
@@ -327,6 +337,9 @@ class _Studied:
 
     def _judged(self) -> tuple[Measured, ...]:
         histories, model = self._material.histories, self._model
+        judged = self._observations[-JUDGED_COUNT_MAX:]
+        for context in {o.context for o in judged}:
+            self._expectations.each(context, [o.setting for o in judged if o.context == context])
         return tuple(
             Measured(
                 context=o.context,
@@ -341,7 +354,7 @@ class _Studied:
                 promised=o.foreseen or _promised(model.value_metric, o, histories.get(o.context, ())),
                 reason=o.reason,
             )
-            for o in self._observations[-JUDGED_COUNT_MAX:]
+            for o in judged
             if speaks_of_setting(model, o)
         )
 
@@ -407,12 +420,10 @@ class _Studied:
 
     def _curve(self, advice: Advice, name: str) -> Curve:
         context, setting = advice.recommendation.context, advice.recommendation.setting
-        found: dict[float, Estimate] = {}
-        for value in _knob_values(self._records, advice, name):
-            legal = self._model.legal(context, dataclasses.replace(setting, **{name: value}))
-            estimate = self._expectations.of(context, legal)
-            if estimate is not None:
-                found[float(getattr(legal, name))] = estimate
+        swept = _knob_values(self._records, advice, name)
+        legal = [self._model.legal(context, dataclasses.replace(setting, **{name: value})) for value in swept]
+        estimates = zip(legal, self._expectations.each(context, legal), strict=True)
+        found = {float(getattr(at, name)): estimate for at, estimate in estimates if estimate is not None}
         values = sorted(found)
         return Curve(
             context=context,

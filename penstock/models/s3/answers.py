@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from math import exp, inf, log
 
@@ -29,16 +30,24 @@ def interval(posterior: Posterior, transfers: Transfers, demand: Demand, line: C
 
     Nor is more promised than the host's line carries (None where nobody knows), as long as nothing was faster.
     """
-    expected, deviation = (float(each[0]) for each in foreseen(posterior, transfers, unseen=_UNSEEN_LAW))
+    return next(intervals(posterior, transfers, demand, line))
+
+
+def intervals(
+    posterior: Posterior, transfers: Transfers, demand: Demand, line: Ceiling | None
+) -> Iterator[Estimate]:
+    """That of each of the transfers."""
+    expectations, deviations = foreseen(posterior, transfers, unseen=_UNSEEN_LAW)
     dips = dip_fraction(posterior.weights)
-    low, high = (quantile_beside_dips(p, deviation=deviation, dip_fraction=dips) for p in (0.05, 0.95))
     most = inf if line is None else log(line.burst_bytes_per_second)
-    reached = (
-        expected + low,
-        expected,
-        min(expected + high, max(expected, most, posterior.evidence.log_fastest)),
-    )
-    return Estimate(*(exp(min(value, log_bandwidth(demand))) for value in reached))
+    for expected, deviation in zip(expectations.tolist(), deviations.tolist(), strict=True):
+        low, high = (quantile_beside_dips(p, deviation=deviation, dip_fraction=dips) for p in (0.05, 0.95))
+        reached = (
+            expected + low,
+            expected,
+            min(expected + high, max(expected, most, posterior.evidence.log_fastest)),
+        )
+        yield Estimate(*(exp(min(value, log_bandwidth(demand))) for value in reached))
 
 
 def foreseen(posterior: Posterior, transfers: Transfers, *, unseen: float = 0.0) -> tuple[Array, Array]:

@@ -7,7 +7,7 @@ is legal, worth trying and to be paid differs with the direction: `upload` and `
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import Any, Generic
@@ -437,6 +437,14 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
                 throughput.low / s, throughput.expected / s, throughput.high / s
             ),
         }
+
+    def foresee(
+        self, fit: Fit, context: Context, settings: Sequence[S3SettingT], demand: Demand
+    ) -> Iterator[Estimate]:
+        """Of throughput."""
+        posterior, demand = Posterior.from_state(fit.state), self._settled(fit, context, demand)
+        transfers = self._transfers(context, settings, demand)
+        return answers.intervals(posterior, transfers, demand, host_ceiling(context.place))
 
     def usual(self, fit: Fit, context: Context, settings: Sequence[S3SettingT], demand: Demand) -> Array:
         """Of throughput."""

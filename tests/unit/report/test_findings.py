@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from collections import Counter
+from typing import Any
 
 import pytest
 
 from bench import sqs_world
-from penstock.models.s3.upload import S3UploadSetting
+from penstock.models.s3.upload import S3UploadModel, S3UploadSetting
 from penstock.models.sqs.delivery import SqsDeliveryModel
+from penstock.operations.s3.upload import UPLOAD
 from penstock.operations.table import OPERATIONS
 from penstock.report.document import render_json
 from penstock.report.markdown import escape, render_markdown
@@ -150,3 +153,27 @@ def test_twice_of_all_that_a_host_divides_is_what_twice_the_threads_bring() -> N
     assert found.recommendation.setting.send_rate_limit_messages_per_second > 0
     assert found.doubled_gain_fraction is not None
     assert found.doubled_gain_fraction > 0.5
+
+
+def test_many_settings_are_asked_at_once_and_each_as_if_it_were_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A report of sixty places asked one setting after another, for a minute; what is said of each stays the same."""
+    asked = Counter[str]()
+    for name in ("foresee", "predict"):
+        real = getattr(S3UploadModel, name)
+
+        def counting(*arguments: Any, name: str = name, real: Any = real) -> Any:
+            asked[name] += 1
+            return real(*arguments)
+
+        monkeypatch.setattr(S3UploadModel, name, counting)
+    (place,) = study(a_material(recommendations=[real_advice()], fits=[a_real_fit()])).places
+    curve = place.curves[0]
+    assert asked["foresee"] < len(curve.expected)
+    model, (advice,) = UPLOAD.model, place.advice
+    for value, expected in zip(curve.knob_values, curve.expected, strict=True):
+        setting = dataclasses.replace(advice.recommendation.setting, **{curve.knob: int(value)})
+        alone = model.predict(a_real_fit(), curve.context, setting, Demand())[model.value_metric]
+        assert expected.expected == pytest.approx(alone.expected)
+        assert (expected.low, expected.high) == pytest.approx((alone.low, alone.high))

@@ -48,6 +48,17 @@ def test_an_upgrade_stops_nothing(arguments: str, is_stopped: bool, tmp_path: Pa
     assert ("disable --now" in told.stdout) == is_stopped
 
 
+def test_a_daemon_that_does_not_start_again_leaves_the_package_installed(tmp_path: Path) -> None:
+    """A mistake in the configuration, found by an upgrade, had dpkg stop half way, and apt with it."""
+    script = (build.HERE / "postinstall.sh").read_text().replace("/run/systemd/system", str(tmp_path))
+    for name in ("systemctl", "systemd-sysusers", "systemd-tmpfiles"):
+        (tmp_path / name).write_text('#!/bin/sh\ntest "$1" != try-restart\n')
+        (tmp_path / name).chmod(0o755)
+    command = ["sh", "-c", script, "postinstall", "configure", "0.1.0"]
+    ended = ran(command, env={"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    assert ended.returncode == 0
+
+
 def test_what_the_daemon_never_reads_is_left_out(tmp_path: Path) -> None:
     """The services that penstock speaks with stay, and so does what is not a test."""
     packages = tmp_path / "lib/python3.11/site-packages"

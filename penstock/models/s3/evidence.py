@@ -512,10 +512,11 @@ def object_seconds(observation: Observation[S3SettingT]) -> float:
 
 
 def _doubt_of_the_refused(observation: Observation[S3SettingT]) -> float:
-    """By how much the noise scale grows where a probe does not tell what went through from the first refusal on."""
+    """By how much the noise scale grows where a probe ended without those that were refused, or soon after."""
     measures = observation.measures
-    tells = measures.get("steady_throughput_bytes_per_second", 0.0) > 0 or "admitted_count" not in measures
-    return 0.0 if tells else _WAITED / SIGMA_TYPICAL
+    is_whole = observation.transferred_bytes >= observation.context.payload_size_bytes
+    is_steady = measures.get("steady_throughput_bytes_per_second", 0.0) > 0
+    return 0.0 if is_whole or is_steady or "admitted_count" not in measures else _WAITED / SIGMA_TYPICAL
 
 
 _STRAGGLED = 2.0  # times as long as nine of ten requests, wave by wave, account for

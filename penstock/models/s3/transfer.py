@@ -256,14 +256,26 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
     def probe_costs(
         self, fit: Fit, context: Context, settings: Sequence[S3SettingT], tariff: Tariff
     ) -> Sequence[Cost]:
-        """Three waves or two seconds, whichever is more, but at most all parts; small objects go in a stream."""
+        """Three waves or two seconds, whichever is more, but at most all parts; small objects go in a stream.
+
+        Where requests were refused there is enough to ask once more for each part of an object that goes as a whole:
+        without those that were refused it would look faster than it is.
+        """
         rates, slow = self._steady_rates(fit, context, settings)
         fast = self._burst_rates(fit, context, settings)
         each = zip(settings, rates.tolist(), slow.tolist(), fast.tolist(), strict=True)
-        return [self._probe_cost(context, tariff, *one) for one in each]
+        asked_count = 1 + any(cell.had_trouble for cell in fit.cells)
+        return [self._probe_cost(context, tariff, asked_count, *one) for one in each]
 
     def _probe_cost(  # noqa: PLR0917  # all that decides it
-        self, context: Context, tariff: Tariff, setting: S3SettingT, rate: float, slow: float, fast: float
+        self,
+        context: Context,
+        tariff: Tariff,
+        asked_count: int,  # for each part of a whole object
+        setting: S3SettingT,
+        rate: float,
+        slow: float,
+        fast: float,
     ) -> Cost:
         size = max(context.payload_size_bytes, 1)
         s = min(setting.request_size_bytes, size)
@@ -271,12 +283,13 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         transferred = wanted if size <= self.direction.unsplit_bytes else min(wanted, size)
         transferred = ceil(transferred / s) * s
         parts = ceil(transferred / s)
-        requests = parts + self.requests_around(context, setting, parts)
+        around = self.requests_around(context, setting, parts)
+        parts *= asked_count if self.direction.unsplit_bytes < size <= transferred else 1
         seconds = max(_DIP_PATIENCE * (transferred / rate + 1.0), _SLOW_PATIENCE * transferred / slow)
         return Cost(
-            transferred_bytes=int(transferred),
-            request_count=requests,
-            usd=self.usd(tariff, request_count=requests, transferred_bytes=transferred),
+            transferred_bytes=int(parts * s),
+            request_count=parts + around,
+            usd=self.usd(tariff, request_count=parts + around, transferred_bytes=parts * s),
             credit_bytes=_credit_bytes(context.place, transferred, seconds=transferred / fast),
             duration_seconds=seconds,
         )

@@ -13,7 +13,7 @@ import pytest
 from penstock.api.wire import recommendation_document
 from penstock.client.targets.advised import upload_of
 from penstock.models import burst
-from penstock.models.model import Fit
+from penstock.models.model import Cell, Fit
 from penstock.models.s3.parts import PART_COUNT_MAX, PART_SIZE_BYTES_MIN
 from penstock.models.s3.upload import S3UploadModel, S3UploadSetting
 from penstock.units import GiB, KiB, MiB
@@ -127,6 +127,29 @@ def test_refusals_of_too_many_at_once_are_no_limit_of_a_second() -> None:
     assert limit({}) < 20
     assert limit({"admitted_count": 4.0, "refusing_seconds": 0.1}) == pytest.approx(40.0, rel=0.5)
     assert limit({"admitted_count": 0.0, "refusing_seconds": 0.0}) > 100  # nothing says what it is
+
+
+def test_where_requests_are_refused_each_part_of_a_whole_object_may_be_asked_for_twice() -> None:
+    """Without the parts that were refused 13 connections look as fast as if none were; not so for a share of it."""
+    context, setting = a_context(size=64 * MiB), a_setting(13, 5)
+    calm = fit_of(WORLD, history(WORLD, 4))
+    cell = Cell(
+        payload_size_bytes=context.payload_size_bytes,
+        setting={"thread_count": 13.0, "part_size_bytes": 5.0 * MiB},
+        count=1,
+        value_median=1e8,
+        had_trouble=True,
+        newest_at=FIRST_AT,
+    )
+    paid = [
+        MODEL.probe_costs(fit, about, [setting], S3_TARIFF)[0]
+        for fit in (calm, replace(calm, cells=(cell,)))
+        for about in (context, a_context(size=100 * GiB))
+    ]
+    whole, share, whole_again, share_again = (cost.request_count for cost in paid)
+    assert whole_again - whole == 13
+    assert share_again == share
+    assert paid[2].transferred_bytes == 2 * paid[0].transferred_bytes
 
 
 def test_right_neighbour_saves_probes() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from penstock.probes.outside import MessageQueues, Missing, ObjectStore, Receive
 from penstock.probes.s3.download import S3DownloadProbe
 from penstock.probes.s3.upload import S3UploadProbe
 from penstock.probes.s3.workspace import Workspace
+from penstock.probes.sharing import SIGN
 from penstock.probes.sqs.delivery import SqsDeliveryProbe
 from penstock.units import MiB
 from penstock.vocabulary import Cost, Observation, ProbePlan
@@ -88,16 +90,19 @@ async def uploads_are_measured(workspace: Workspace, plan: ProbePlan[Any]) -> Ob
 
 
 async def downloads_are_measured(workspace: Workspace, plan: ProbePlan[Any]) -> Observation[Any]:
-    """What is to be read is put, found by its name by a second host, read in ranges or whole, and removed."""
+    """What is to be read is put, found by its name by a second host, read in ranges or whole, and removed.
+
+    Beside it lies what each of the two says of reading it.
+    """
     probes = [S3DownloadProbe(workspace) for _ in range(2)]
-    for probe in probes:
+    for reader_count, probe in enumerate(probes, start=1):
         outcome = await probe.run(plan)
         assert isinstance(outcome, Observation), outcome
         assert outcome.failed_count == outcome.throttled_count == 0
         assert 0 < outcome.measures["first_byte_seconds_mean"] < outcome.measures["range_seconds_mean"]
         assert outcome.measures["read_object_bytes"] == plan.context.payload_size_bytes
         assert outcome.transferred_bytes == outcome.measures["downloaded_bytes"]
-        assert len(await left_in(workspace)) == 1
+        assert Counter(SIGN in key for key in await left_in(workspace)) == {False: 1, True: reader_count}
     for probe in probes:
         await probe.close()
     assert await left_in(workspace) == []

@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.models.model import Fit, PerformanceModel
 from penstock.optimizer.deliberation import Case, Conclusion, deliberate
-from penstock.vocabulary import Demand, Place, ProbePlan, Reason
+from penstock.vocabulary import Context, Demand, Place, ProbePlan, Reason, Tariff
 
 
 class InlineThinker:
@@ -31,15 +31,20 @@ class DiceThinker:
 
     async def deliberate(self, model: PerformanceModel[Any], case: Case[Any]) -> Conclusion[Any]:
         """No fit is made: what is learned meanwhile is not what it is for."""
-        fit = self._fits.setdefault(case.place, model.fit(case.place, (), prior=None, seed=1))
-        context, plan = case.next_context, None
-        if context is not None:
-            setting = self._dice.choice(list(model.candidates(fit, context, Demand(thread_count_max=256))))
-            cost_max = dataclasses.replace(
-                model.probe_costs(fit, context, [setting], case.tariff)[0], duration_seconds=10.0
-            )
-            plan = ProbePlan(context=context, setting=setting, reason=Reason.EXPLORE, cost_max=cost_max)
+        if case.place not in self._fits:
+            self._fits[case.place] = model.fit(case.place, (), prior=None, seed=1)
+        fit, context = self._fits[case.place], case.next_context
+        plan = None if context is None else self.plan(model, fit, context, case.tariff)
         return Conclusion(fit=fit, plan=plan)
+
+    def plan(
+        self, model: PerformanceModel[Any], fit: Fit, context: Context, tariff: Tariff
+    ) -> ProbePlan[Any]:
+        """The next probe."""
+        setting = self._dice.choice(list(model.candidates(fit, context, Demand(thread_count_max=256))))
+        (cost_max,) = model.probe_costs(fit, context, [setting], tariff)
+        cost_max = dataclasses.replace(cost_max, duration_seconds=10.0)
+        return ProbePlan(context=context, setting=setting, reason=Reason.EXPLORE, cost_max=cost_max)
 
     def rest(self) -> None:
         """Nothing runs."""

@@ -157,7 +157,7 @@ def unkept_memory_bytes(quest: Quest) -> int | None:
 
 def _climb(quest: Quest, field: _Field, reachable: NDArray[np.bool_]) -> ProbePlan[Any] | None:
     """While the advice lies beyond what was dared so far: the best that is within one step, and was not met yet."""
-    met = [o.setting for o in quest.own]
+    met = {o.setting for o in quest.own}
     is_open = reachable & np.array([setting not in met for setting in field.settings])
     expected = np.where(is_open, field.belief.mean, -np.inf)
     for index in np.argsort(-expected)[:_CLIMB_COUNT]:

@@ -14,40 +14,37 @@ from penstock.daemon.host import HostIdentity, HostSample
 from penstock.lab import worlds
 from penstock.lab.s3 import S3Service
 from penstock.lab.virtual_time import VirtualClock
-from penstock.models.model import PerformanceModel
+from penstock.models.model import Fit, PerformanceModel
 from penstock.models.s3.download import S3DownloadSetting
 from penstock.operations.s3.download import DOWNLOAD
-from penstock.optimizer.deliberation import Case, Conclusion
 from penstock.probes.outside import MessageQueues, ObjectStore
 from penstock.trial.simulated_aws import SimulatedObjectStore
 from penstock.units import MiB
-from penstock.vocabulary import Cost, ProbePlan, Reason
+from penstock.vocabulary import Context, Cost, ProbePlan, Reason, Tariff
 from tests.fleet_of_hosts import BUCKET, REGION, fleetwise
+from tests.inline_thinker import DiceThinker
 
 SIZE = MiB
 DAY_SECONDS = 86_400.0
 
 
-class SteadyThinker:
+class SteadyThinker(DiceThinker):
     """Proposes the same again and again, and learns nothing."""
 
-    async def deliberate(self, model: PerformanceModel[Any], case: Case[Any]) -> Conclusion[Any]:
-        """At once."""
-        context, plan = case.next_context, None
-        if context is not None:
-            cost_max = Cost(transferred_bytes=64 * MiB, request_count=200, usd=0.001, duration_seconds=10.0)
-            setting = S3DownloadSetting(thread_count=4, range_size_bytes=4 * MiB)
-            plan = ProbePlan(
-                context=context,
-                setting=setting,
-                reason=Reason.EXPLORE,
-                cost_max=cost_max,
-                tariff=case.tariff,
-            )
-        return Conclusion(fit=model.fit(case.place, (), prior=None, seed=1), plan=plan)
-
-    def rest(self) -> None:
-        """Nothing runs."""
+    def plan(
+        self,
+        model: PerformanceModel[Any],  # noqa: ARG002 - nothing is asked of it
+        fit: Fit,  # noqa: ARG002
+        context: Context,
+        tariff: Tariff,
+    ) -> ProbePlan[Any]:
+        return ProbePlan(
+            context=context,
+            setting=S3DownloadSetting(thread_count=4, range_size_bytes=4 * MiB),
+            reason=Reason.EXPLORE,
+            cost_max=Cost(transferred_bytes=64 * MiB, request_count=200, usd=0.001, duration_seconds=10.0),
+            tariff=tariff,
+        )
 
 
 class Bucket:

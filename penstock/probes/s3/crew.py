@@ -110,7 +110,6 @@ class Crew(ABC, Generic[S3SettingT]):
     first_byte_seconds: list[float] = field(default_factory=list)  # until an answer began, where that is seen
     attempt_count: int = 0
     attempted_bytes: int = 0
-    throttled_count: int = 0
     failed_count: int = 0
     lost_count: int = 0  # requests without an answer, which may be carried out later
     trouble: RequestError | None = None  # the last one
@@ -214,7 +213,6 @@ class Crew(ABC, Generic[S3SettingT]):
         self.trouble = error
         self.lost_count += isinstance(error, Unreachable) and not isinstance(error, Unsent)
         if isinstance(error, Throttled):
-            self.throttled_count += 1
             self._refused_at_seconds.append(self.elapsed_seconds())
         else:
             self.failed_count += 1
@@ -225,6 +223,11 @@ class Crew(ABC, Generic[S3SettingT]):
     def elapsed_seconds(self) -> float:
         """Since the transfer began."""
         return self._stopwatch.elapsed_seconds()
+
+    @property
+    def throttled_count(self) -> int:
+        """Requests that the service refused for being too many."""
+        return len(self._refused_at_seconds)
 
     @property
     def moved_bytes(self) -> int:

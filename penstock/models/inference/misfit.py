@@ -80,17 +80,18 @@ def covariances(misfits: Sequence[Misfit], left: Array, right: Array) -> Iterato
             yield np.zeros((len(left), len(right)))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Unexplained:
-    """What measurements are off by beside the law: its misfit, and the noise of each."""
+    """What measurements are off by beside the law: its misfit, the noise of each, and how much each tells."""
 
     misfit: Misfit
     sigma: float
+    weights: Array  # (measurements,); a dip tells next to nothing
 
 
-def noise_covariance(data: Measurements, misfit: Misfit, sigma: float, weights: Array) -> Array:
+def noise_covariance(data: Measurements, beside: Unexplained) -> Array:
     """Covariance of the measurements around the law."""
-    one = noise_covariances(data, misfit, np.array([sigma]), weights[None])
+    one = noise_covariances(data, beside.misfit, np.array([beside.sigma]), beside.weights[None])
     return np.asarray(one[0], dtype=np.float64)
 
 
@@ -170,11 +171,11 @@ class Chances:
         """The one that is likelier than any other."""
         return MISFITS[int(np.argmax(self.table.sum(axis=1)))]
 
-    def drawn(self, count: int) -> list[Unexplained]:
+    def drawn(self, count: int) -> list[tuple[Misfit, float]]:
         """So many of them, each as often as it is likely, as far as the count allows."""
         places = np.searchsorted(np.cumsum(self.table), (np.arange(count) + 0.5) / count)
         rows, columns = np.unravel_index(np.minimum(places, self.table.size - 1), self.table.shape)
-        return [Unexplained(MISFITS[row], SIGMAS[column]) for row, column in zip(rows, columns, strict=True)]
+        return [(MISFITS[row], SIGMAS[column]) for row, column in zip(rows, columns, strict=True)]
 
 
 class Remainder:
@@ -183,9 +184,9 @@ class Remainder:
     `reach` is its covariance between settings and measurements, (settings, measurements).
     """
 
-    def __init__(self, unexplained: Unexplained, data: Measurements, weights: Array, residual: Array) -> None:
+    def __init__(self, unexplained: Unexplained, data: Measurements, residual: Array) -> None:
         self._misfit = unexplained.misfit
-        self._noise = noise_covariance(data, unexplained.misfit, unexplained.sigma, weights)
+        self._noise = noise_covariance(data, unexplained)
         self._pull = np.linalg.solve(self._noise, residual.T)
 
     def means(self, reach: Array) -> Array:

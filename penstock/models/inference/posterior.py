@@ -160,10 +160,13 @@ def inverse(matrices: Array) -> Array:
     return np.asarray(np.linalg.inv(matrices), dtype=np.float64)
 
 
-def no_dip(residual: Array, scale: Array) -> Array:
-    """Probability that a measurement so far from what was expected, with this standard deviation, is no dip."""
-    core = _core_density(residual, scale)
-    weights = core / (core + _stray_density(residual) + 1e-300)
+def no_dip(residual: Array, scale: Array, unsure: Array | float = 0.0) -> Array:
+    """Probability that a measurement so far from what was expected, with this standard deviation, is no dip.
+
+    Where what was expected is `unsure` itself by a standard deviation, a dip is as unsure as all others are.
+    """
+    core = _core_density(residual, np.hypot(scale, unsure))
+    weights = core / (core + _stray_density(residual, unsure) + 1e-300)
     return np.asarray(np.maximum(weights, WEIGHT_MIN), dtype=np.float64)
 
 
@@ -179,12 +182,21 @@ def _core_density(residual: Array, scale: Array) -> Array:
     return np.asarray(core, dtype=np.float64)
 
 
-def _stray_density(residual: Array) -> Array:
-    """Half a normal law on each side: dips to a half are common, to a tenth unheard of."""
-    fraction = np.where(residual < 0, _DIP_FRACTION, _RISE_FRACTION)
-    return np.asarray(
-        fraction * np.exp(-0.5 * (residual / _DIP_SCALE) ** 2) * 0.798 / _DIP_SCALE, dtype=np.float64
-    )
+def _stray_density(residual: Array, unsure: Array | float = 0.0) -> Array:
+    """Half a normal law on each side: dips to a half are common, to a tenth unheard of.
+
+    Around what is unsure it is skew normal (Azzalini 1985).
+    """
+    wide = np.hypot(unsure, _DIP_SCALE)
+    is_low = _normal_below(-_DIP_SCALE * residual / (wide * np.maximum(unsure, 1e-9)))
+    fraction = _DIP_FRACTION * is_low + _RISE_FRACTION * (1.0 - is_low)
+    return np.asarray(fraction * np.exp(-0.5 * (residual / wide) ** 2) * 0.798 / wide, dtype=np.float64)
+
+
+def _normal_below(value: Array) -> Array:
+    """The normal distribution, to two ten-thousandths (Page 1977); NumPy has none."""
+    value = np.clip(value, -9.0, 9.0)
+    return np.asarray(0.5 + 0.5 * np.tanh(0.7979 * (value + 0.044715 * value**3)), dtype=np.float64)
 
 
 _UNKNOWN_NOISE = 1.8  # measurements

@@ -31,7 +31,16 @@ from penstock.models.inference.misfit import (
     sigma_log_prior,
     structure,
 )
-from penstock.models.inference.posterior import Array, Gaussian, Goal, Law, derivatives, inverse, no_dip
+from penstock.models.inference.posterior import (
+    WEIGHT_MIN,
+    Array,
+    Gaussian,
+    Goal,
+    Law,
+    derivatives,
+    inverse,
+    no_dip,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,13 +71,32 @@ def maximise(problem: Problem, starts: Array) -> Peak:
         return Peak(theta=prior.mean, sigma=SIGMA_TYPICAL, weights=np.ones(0), covariance=prior.covariance)
     theta, weights = _search(problem, starts)
     sigma = _sigma(data.log_values - problem.law(theta), weights, data)
-    for _ in range(_LEARNING_ROUNDS):
-        theta = _descend(problem, theta, sigma, weights, iterations=5)
-        residual = data.log_values - problem.law(theta)
-        sigma = _sigma(residual, weights, data)
-        weights = _weights(residual, sigma, data)
+    theta, sigma, weights = _followed(problem, theta, sigma, weights, learns_noise=True)
     best = int(np.argmax(log_evidence_at(problem, theta, sigma)))
     return _peak_at(problem, theta[best], float(sigma[best]), weights[best])
+
+
+def _followed(
+    problem: Problem, theta: Array, sigma: Array, weights: Array, *, learns_noise: bool
+) -> tuple[Array, Array, Array]:
+    """Parameters, noise and weights, each found beside the others until the weights stand (EM).
+
+    Between two explanations, of which one takes a measurement for a dip and the other does not, the first rounds hardly
+    move.
+    """
+    data = problem.data
+    for _ in range(_ROUNDS_MAX):
+        theta = _descend(problem, theta, sigma, weights, iterations=5)
+        residual, before = data.log_values - problem.law(theta), weights
+        sigma = _sigma(residual, weights, data) if learns_noise else sigma
+        weights = _weights(residual, sigma, data)
+        if np.abs(weights - before).max(initial=0.0) < _STANDS:
+            break
+    return theta, sigma, weights
+
+
+_ROUNDS_MAX = 12
+_STANDS = 0.02  # of the probability that a measurement is no dip
 
 
 def _search(problem: Problem, starts: Array) -> tuple[Array, Array]:
@@ -88,7 +116,7 @@ def _search(problem: Problem, starts: Array) -> tuple[Array, Array]:
 # the first word where noise is great, and what was measured where it is small: neither finds every peak.
 _DOUBTING = (1.0, 0.4, 0.2)
 _TRUSTING = (0.3, 0.2, 0.2)
-_LEARNING_ROUNDS, _EXPLAINING_ROUNDS = 3, 2
+_EXPLAINING_ROUNDS = 2
 _PEAK_COUNT = 3
 _SAME_PEAK = 0.5  # of log evidence
 
@@ -135,19 +163,20 @@ def explain(problem: Problem, peak: Peak) -> tuple[Problem, Peak, Chances]:
 def beside_the_others(problem: Problem, peak: Peak) -> tuple[Array, Array]:
     """How far each measurement is from what the law and all others expect of it, and the deviation of that."""
     residual = problem.data.log_values - problem.law(peak.theta[None])
-    away, deviation = _beside_the_others(problem, residual, np.array([peak.sigma]), peak.weights[None])
-    return away[0], deviation[0]
+    away, own, unsure = _beside_the_others(problem, residual, np.array([peak.sigma]), peak.weights[None])
+    return away[0], np.hypot(own, unsure)[0]
 
 
 def _beside_the_others(
     problem: Problem, residual: Array, sigma: Array, weights: Array
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array, Array]:
+    """How far each is away, the deviation of its noise, and that of what is expected of it."""
     precision = inverse(noise_covariances(problem.data, problem.misfit, sigma, weights))
     certainty = np.einsum("kii->ki", precision)
-    own = problem.data.spread(sigma) ** 2
-    expected = np.maximum(1.0 / certainty - own / np.maximum(weights, posterior.WEIGHT_MIN), 0.0)
+    own = problem.data.spread(sigma)
+    expected = np.maximum(1.0 / certainty - own**2 / np.maximum(weights, WEIGHT_MIN), 0.0)
     away = np.einsum("kij,kj->ki", precision, residual) / certainty
-    return away, np.asarray(np.sqrt(expected + own), dtype=np.float64)
+    return away, own, np.sqrt(expected)
 
 
 def _peak_at(problem: Problem, theta: Array, sigma: float, weights: Array) -> Peak:
@@ -156,20 +185,56 @@ def _peak_at(problem: Problem, theta: Array, sigma: float, weights: Array) -> Pe
     return Peak(theta=theta, sigma=sigma, weights=weights, covariance=inverse(information))
 
 
+def unexplained(
+    problem: Problem, peak: Peak, chances: Chances, *, count: int, seed: int
+) -> tuple[Unexplained, ...]:
+    """So many draws of what is off beside the law, each with those measurements that are dips beside it.
+
+    Dips and parameters are drawn in turns (Gibbs): where a measurement may be a dip or tell of another law, it is one
+    in some of the draws, and none in the others.
+    """
+    drawn = [Unexplained(*each, weights=peak.weights) for each in chances.drawn(count)]
+    # By numbers of their own, and the same for each measurement when another one follows.
+    chance = np.random.default_rng((seed, 1)).random((len(problem.data), count)).T
+    for _ in range(_SWEEPS):
+        at = posterior.draw(
+            _beside(problem, drawn), problem.prior, peak.theta, count=count, seed=seed, iterations=3
+        )
+        residual = problem.data.log_values - problem.law(at)
+        drawn = [
+            replace(each, weights=_drawn_weights(problem, each, residual[turn], chance[turn]))
+            for turn, each in enumerate(drawn)
+        ]
+    return tuple(drawn)
+
+
+_SWEEPS = 3  # of the draws that are thrown away, before those that count
+
+
+def _drawn_weights(problem: Problem, beside: Unexplained, residual: Array, chance: Array) -> Array:
+    """A throughput is a dip as often as it is likely to be one given all others, and tells next to nothing then."""
+    data = problem.data
+    problem = replace(problem, misfit=beside.misfit)
+    expected = _beside_the_others(problem, residual[None], np.array([beside.sigma]), beside.weights[None])
+    drawn = np.where(chance < no_dip(*expected)[0], 1.0, WEIGHT_MIN)
+    return np.where(data.has_misfit & ~data.is_trusted, drawn, beside.weights)
+
+
+def _beside(problem: Problem, drawn: Sequence[Unexplained]) -> Goal:
+    """To find parameters beside each of what is drawn."""
+    spreads = np.stack([noise_covariance(problem.data, each) for each in drawn])
+    whiten = inverse(np.asarray(np.linalg.cholesky(spreads), dtype=np.float64))
+    return posterior.goal(problem.law, problem.data.log_values, whiten, problem.prior)
+
+
 def sample(problem: Problem, peak: Peak, drawn: Sequence[Unexplained], *, count: int, seed: int) -> Array:
     """Draws from the posterior, (count, parameters); the first half mirrors the second, so that means are quiet.
 
     Each has one of what is `drawn` beside it, in turns.
     """
-    spreads = [noise_covariance(problem.data, each.misfit, each.sigma, peak.weights) for each in drawn]
-    whiten = inverse(np.linalg.cholesky(np.stack(spreads)))
-    at = posterior.goal(
-        problem.law,
-        problem.data.log_values,
-        np.tile(whiten, (count // len(drawn), 1, 1)),
-        problem.prior,
-    )
-    return posterior.draw(at, problem.prior, peak.theta, count=count, seed=seed, iterations=6)
+    goal = _beside(problem, drawn)
+    goal = replace(goal, whiten=np.tile(goal.whiten, (count // len(drawn), 1, 1)))
+    return posterior.draw(goal, problem.prior, peak.theta, count=count, seed=seed, iterations=6)
 
 
 def _chances(problem: Problem, peak: Peak) -> Chances:
@@ -260,10 +325,9 @@ def log_evidence(problem: Problem, starts: Array, *, sigma: float) -> float:
 
 def settle(problem: Problem, theta: Array, *, sigma: float) -> tuple[Peak, float]:
     """The best of the peaks near parameters (peaks, parameters), with noise of this size, and its log evidence."""
-    data, sigmas = problem.data, np.full(len(theta), sigma)
-    for _ in range(2):
-        weights = _weights(data.log_values - problem.law(theta), sigmas, data)
-        theta = _descend(problem, theta, sigmas, weights, iterations=5)
+    sigmas = np.full(len(theta), sigma)
+    weights = _weights(problem.data.log_values - problem.law(theta), sigmas, problem.data)
+    theta, _, weights = _followed(problem, theta, sigmas, weights, learns_noise=False)
     scores = log_evidence_at(problem, theta, sigmas)
     best = int(np.argmax(scores))
     return _peak_at(problem, theta[best], sigma, weights[best]), float(scores[best])

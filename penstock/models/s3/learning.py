@@ -22,6 +22,7 @@ from penstock.models.inference.regression import (
     explain,
     maximise,
     sample,
+    unexplained,
 )
 from penstock.models.model import Array, Fit, Suspicion
 from penstock.models.s3.change import find_change
@@ -74,15 +75,15 @@ def learn(place: Place, evidence: Evidence, neighbour: Fit | None, seed: int) ->
     problem = evidence.problem(prior)
     peak = maximise(problem, starts(evidence, prior))
     problem, peak, chances = explain(problem, peak)
-    unexplained = chances.drawn(_UNEXPLAINED_COUNT)
+    beside = unexplained(problem, peak, chances, count=_UNEXPLAINED_COUNT, seed=seed)
     weights, shapes, suspicion = peak.weights, None, changed.suspicion
     if _is_explained_without_law(evidence, problem, peak):
         weights, shapes, suspicion = _without_law(evidence, peak.weights, seed)
     return Learned(
-        draws=sample(problem, peak, unexplained, count=_DRAW_COUNT, seed=seed),
+        draws=sample(problem, peak, beside, count=_DRAW_COUNT, seed=seed),
         evidence=evidence,
         peak=peak,
-        unexplained=tuple(unexplained),
+        unexplained=beside,
         residual_fraction_p50=_residual_fraction(problem, peak),
         weights=weights,
         shapes=shapes,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -11,13 +11,14 @@ import numpy as np
 
 from penstock.models.inference import shapeless
 from penstock.models.inference.misfit import Measurements, Misfit, Remainder, Unexplained, covariances, matern
+from penstock.models.inference.posterior import WEIGHT_MIN
 from penstock.models.model import STATE_VERSION, Array
 from penstock.models.s3.evidence import Evidence
 from penstock.models.s3.lateness import Lateness
 from penstock.models.s3.law import Transfers
 
 _NEAR_OCTAVES = (1.5, 3.0)  # of threads and of parts: what is so far apart tells little of each other
-FIT_STATE_VERSION = 10  # of what follows; fits that were stored under another are not read
+FIT_STATE_VERSION = 11  # of what follows; fits that were stored under another are not read
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -40,7 +41,10 @@ class Posterior:
             STATE_VERSION: FIT_STATE_VERSION,
             "draws": self.draws.tolist(),
             "unexplained": [
-                [each.misfit.amplitude, *each.misfit.length_octaves, each.misfit.weather, each.sigma]
+                [
+                    *(each.misfit.amplitude, *each.misfit.length_octaves, each.misfit.weather, each.sigma),
+                    np.flatnonzero(each.weights < 0.5).tolist(),
+                ]
                 for each in self.unexplained
             ],
             "rows": [list(row) for row in self.evidence.rows],
@@ -73,7 +77,7 @@ class Posterior:
         is_rate, turns = self.evidence.is_throughput(), len(self.unexplained)
         residual = self._data.log_values - self.evidence.law()(self.draws)[:, is_rate]
         return [
-            Remainder(each, self._data, self.weights[is_rate], residual[turn::turns])
+            Remainder(replace(each, weights=each.weights[is_rate]), self._data, residual[turn::turns])
             for turn, each in enumerate(self.unexplained)
         ]
 
@@ -168,8 +172,12 @@ def _read(same: _Same) -> Posterior:
     return Posterior(
         draws=np.array(state["draws"], dtype=np.float64),
         unexplained=tuple(
-            Unexplained(Misfit(amplitude=amplitude, length_octaves=(threads, parts), weather=weather), sigma)
-            for amplitude, threads, parts, weather, sigma in state["unexplained"]
+            Unexplained(
+                Misfit(amplitude=amplitude, length_octaves=(threads, parts), weather=weather),
+                sigma,
+                weights=np.where(np.isin(np.arange(len(state["rows"])), dips), WEIGHT_MIN, 1.0),
+            )
+            for amplitude, threads, parts, weather, sigma, dips in state["unexplained"]
         ),
         evidence=Evidence(rows=tuple(tuple(row) for row in state["rows"])),
         weights=np.array(state["weights"], dtype=np.float64),

@@ -6,6 +6,8 @@ import pytest
 from penstock.models.inference.posterior import (
     Array,
     Gaussian,
+    _core_density,
+    _stray_density,
     derivatives,
     descend,
     deviation,
@@ -76,6 +78,23 @@ def test_the_deviation_of_the_rest_does_not_hear_of_dips() -> None:
         scale = float(deviation(away, weights, 0.05))
     assert weights[[2, 9, 20]].max() < 0.01
     assert scale == pytest.approx(0.05, rel=0.35)
+
+
+def test_who_does_not_know_what_to_expect_takes_nothing_for_a_dip() -> None:
+    """As many are as usually are; the surer it is what to expect, the more it counts how low a measurement is."""
+    low, high = np.array([-0.5, 0.0, 0.5]), np.full(3, 0.08)
+    assert no_dip(low, high, 50.0) == pytest.approx(np.full(3, 0.91), abs=0.01)
+    told = [float(no_dip(low, high, unsure)[0]) for unsure in (0.0, 0.1, 0.3, 1.0)]
+    assert told == sorted(told)
+    assert told[0] < 0.01
+
+
+def test_what_is_no_dip_and_what_is_one_are_all_that_there_is() -> None:
+    """The densities come to one, however unsure it is what to expect."""
+    residual = np.linspace(-9.0, 9.0, 60_001)
+    for unsure in (0.0, 0.05, 0.4):
+        core = _core_density(residual, np.full(len(residual), np.hypot(0.1, unsure)))
+        assert np.trapezoid(core + _stray_density(residual, unsure), residual) == pytest.approx(1.0, abs=1e-3)
 
 
 def test_derivatives_do_not_depend_on_how_many_are_asked_for_at_once() -> None:

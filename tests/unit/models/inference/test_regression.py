@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -16,6 +18,7 @@ from penstock.models.inference.regression import (
     refine,
     sample,
     settle,
+    unexplained,
 )
 
 X = np.linspace(0.0, 4.0, 24)
@@ -85,7 +88,27 @@ def test_draws_of_a_linear_law_have_the_exact_posterior() -> None:
 
 def noise_of(peak: Peak) -> Unexplained:
     """Its noise alone: the law is right."""
-    return Unexplained(Misfit(), peak.sigma)
+    return Unexplained(Misfit(), peak.sigma, peak.weights)
+
+
+def test_what_may_be_a_dip_is_one_in_some_of_the_draws() -> None:
+    """What is far below surely is one, what is as expected none, and what is trusted or no throughput none either."""
+    values, trusted = noisy_line(), np.zeros(len(X))
+    values[[3, 8, 14, 16]] = 1.0 + 0.5 * X[[3, 8, 14, 16]] + [-1.1, -0.25, -0.25, 0.02]
+    trusted[8] = 1.0
+    data = measured(values, trusted=trusted)
+    problem = Problem(law=line, data=data, prior=WIDE)
+    problem, peak, chances = explain(problem, maximise(problem, STARTS))
+    drawn = unexplained(problem, peak, chances, count=200, seed=4)
+    share = np.mean([each.weights < 0.5 for each in drawn], axis=0)
+    assert share[3] > 0.99
+    assert 0.15 < share[14] < 0.95
+    assert share[16] < 0.1
+    assert share[8] == 0.0
+    aside = replace(problem, data=replace(data, has_misfit=np.arange(len(X)) != 14))
+    assert all(
+        each.weights[14] == peak.weights[14] for each in unexplained(aside, peak, chances, count=8, seed=4)
+    )
 
 
 def test_draws_depend_on_the_seed_alone() -> None:

@@ -189,6 +189,29 @@ def test_change_is_noticed_and_what_came_before_forgotten() -> None:
     assert found.expected == pytest.approx(after.truth(a_setting(64)), rel=0.15)
 
 
+# Threads and parts in MiB of a ladder and of probes after it, each with what was measured over what is usual there.
+TWO_DIPS_BELOW_THE_KNEE = (
+    *((8, 8, 0.57), (32, 15, 0.98), (120, 22, 0.89), (458, 14, 0.98), (136, 100, 0.82), (74, 5, 0.47)),
+    *((40, 126, 1.13), (40, 44, 1.07), (24, 126, 0.59), (58, 58, 0.99), (66, 15, 0.95), (66, 5, 1.23)),
+    *((52, 10, 0.91), (120, 5, 0.96), (46, 5, 0.95), (66, 5, 1.22), (84, 5, 0.86), (58, 5, 1.01)),
+    *((46, 22, 0.87), (66, 7, 0.44), (66, 5, 0.49), (66, 5, 0.97), (74, 7, 1.02), (46, 74, 0.94)),
+    *((66, 5, 1.24), (58, 7, 1.09), (66, 5, 1.15), (74, 31, 1.05), (52, 131, 0.98), (52, 5, 1.05)),
+)
+
+
+def test_two_dips_that_agree_are_no_law_where_what_is_beside_them_says_so() -> None:
+    """The only probes of few threads went at .57 and .59, and what 32 and 40 of them carried cannot be with that."""
+    world = replace(WORLD, size=8 * GiB, noise=0.0)
+    probes = [
+        world.observe(a_setting(threads, part_mib), index, factor=factor)
+        for index, (threads, part_mib, factor) in enumerate(TWO_DIPS_BELOW_THE_KNEE)
+    ]
+    fit = fit_of(world, probes)
+    for threads in (16, 24, 32, 40):
+        found = MODEL.predict(fit, world.context, a_setting(threads), Demand())["throughput_bytes_per_second"]
+        assert found.expected == pytest.approx(world.truth(a_setting(threads)), rel=0.1)
+
+
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("left", [0.3, 0.45])
 def test_what_two_probes_suggest_of_a_change_the_next_prove(left: float, seed: int) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cache
+from functools import cached_property
 from math import pi
 from typing import Any
 
@@ -65,12 +65,6 @@ def downloading(name: str, group: Group, link: Link, size: int, chance: Noise, *
     return replace(surface, field=Download(link, size), transfer=DOWNLOADING)
 
 
-@cache
-def catalogue() -> tuple[Surface, ...]:
-    """All surfaces of uploads."""
-    return halved([*_calibrated(), *map(varied, _generic()), *map(varied, _flat()), *_off_model()])
-
-
 def halved(everything: list[Surface]) -> tuple[Surface, ...]:
     """Each marked for development or held out: half of each group, by a fixed seed."""
     held_out: set[str] = set()
@@ -98,8 +92,8 @@ def varied(surface: Surface) -> Surface:
 
 
 def by_name(name: str) -> Surface:
-    """A surface of the catalogue."""
-    return next(s for s in catalogue() if s.name == name)
+    """A surface of uploads."""
+    return next(s for s in UPLOADS.surfaces if s.name == name)
 
 
 def _calibrated() -> list[Surface]:
@@ -315,46 +309,8 @@ class WarmPair:
     target: Surface
 
 
-@cache
-def warm_pairs() -> tuple[WarmPair, ...]:
-    """Of uploads."""
-    return pairs_of(IN_REGION, FAR, uploading)
-
-
 Make = Callable[..., Surface]
 """`uploading` or `downloading`."""
-
-
-def pairs_of(near: Link, far: Link, make: Make) -> tuple[WarmPair, ...]:
-    """Three neighbours in size, three in instance, two in region, three wrong ones."""
-    slow = replace(near, nic_bytes_per_second=97 * MB)
-    store = replace(
-        near, connection_bytes_per_second=60 * MB, service_seconds=0.01, nic_bytes_per_second=2.9e9
-    )
-    bad = replace(far, nic_bytes_per_second=25 * MB, overload_loss=0.4, overload_slack=1.3)
-    rows: list[tuple[str, Neighbour, tuple[Link, int, str, str], tuple[Link, int, str, str]]] = [
-        ("1-to-4-gib", Neighbour.SIZE, (near, GiB, "eu-west-1", "c5n.2xlarge"), (near, 4 * GiB, "eu-west-1", "c5n.2xlarge")),
-        ("1-gib-to-128-mib", Neighbour.SIZE, (near, GiB, "eu-west-1", "c5n.2xlarge"), (near, 128 * MiB, "eu-west-1", "c5n.2xlarge")),
-        ("far-512-mib-to-4-gib", Neighbour.SIZE, (far, 512 * MiB, "ap-southeast-2", "m5.large"), (far, 4 * GiB, "ap-southeast-2", "m5.large")),
-        ("nic-half", Neighbour.INSTANCE, (near, GiB, "eu-west-1", "c5n.2xlarge"), (replace(near, nic_bytes_per_second=560 * MB), GiB, "eu-west-1", "c5n.xlarge")),
-        ("nic-double", Neighbour.INSTANCE, (near, 2 * GiB, "eu-west-1", "c5n.2xlarge"), (replace(near, nic_bytes_per_second=2.4e9), 2 * GiB, "eu-west-1", "c5n.4xlarge")),
-        ("nic-a-twelfth", Neighbour.INSTANCE, (near, GiB, "eu-west-1", "c5n.2xlarge"), (slow, GiB, "eu-west-1", "m6i.large")),
-        ("far-to-farther", Neighbour.REGION, (far, GiB, "ap-southeast-2", "m5.large"), (replace(far, rtt_seconds=0.22), GiB, "sa-east-1", "m5.large")),
-        ("near-to-100-ms", Neighbour.REGION, (near, GiB, "eu-west-1", "c5n.2xlarge"), (replace(near, rtt_seconds=0.1, window_bytes=1.5 * MB), GiB, "us-west-2", "c5n.2xlarge")),
-        ("wrong-throttled", Neighbour.WRONG, (near, GiB, "eu-west-1", "c5n.2xlarge"), (replace(near, request_rate_max=8.0, retry_loss=0.8), GiB, "eu-west-1", "c5n.2xlarge")),
-        ("wrong-collapse", Neighbour.WRONG, (store, 2 * GiB, "eu-west-1", "c5n.4xlarge"), (bad, GiB, "eu-west-1", "c5n.2xlarge")),
-        ("wrong-fast", Neighbour.WRONG, (bad, GiB, "eu-west-1", "m5.large"), (store, 2 * GiB, "eu-west-1", "m5.xlarge")),
-    ]  # fmt: skip
-    chance = noise(0.06, 0.15, 0.04)
-    return tuple(
-        WarmPair(
-            name,
-            kind,
-            _of(make, f"warm-{name}-source", source, chance),
-            _of(make, f"warm-{name}", target, chance),
-        )
-        for name, kind, source, target in rows
-    )
 
 
 def _of(make: Make, name: str, row: tuple[Link, int, str, str], chance: Noise) -> Surface:
@@ -382,41 +338,88 @@ CHANGES: dict[str, Change] = {
 }  # fmt: skip
 
 
-@cache
-def drifts() -> tuple[Drift, ...]:
-    """Of uploads."""
-    return drifts_of(IN_REGION, FAR, uploading)
+@dataclass(frozen=True)
+class Suite:
+    """All places of one direction: near and far hosts, and the surfaces by their groups."""
 
+    near: Link
+    far: Link
+    make: Make
+    groups: Callable[[], tuple[list[Surface], ...]]  # calibrated, generic, flat, off the model
 
-def drifts_of(near: Link, far: Link, make: Make) -> tuple[Drift, ...]:
-    """Six changes of each of three hosts."""
-    hosts = {
-        "near": (near, GiB),
-        "slow": (replace(near, nic_bytes_per_second=310 * MB, burstiness=0.7, gust_part_count=6), 2 * GiB),
-        "far": (far, GiB),
-    }
-    chance = noise(0.05, 0.12, 0.04)
-    return tuple(
-        Drift(
-            f"{host}-{change}",
-            make(f"drift-{host}", Group.GENERIC, link, size, chance),
-            make(f"drift-{host}", Group.GENERIC, alter(link), size, chance),
+    @cached_property
+    def surfaces(self) -> tuple[Surface, ...]:
+        """Each marked for development or held out."""
+        calibrated, generic, flat, off_model = self.groups()
+        return halved([*calibrated, *map(varied, generic), *map(varied, flat), *off_model])
+
+    @cached_property
+    def warm_pairs(self) -> tuple[WarmPair, ...]:
+        """Three neighbours in size, three in instance, two in region, three wrong ones."""
+        near, far, make = self.near, self.far, self.make
+        slow = replace(near, nic_bytes_per_second=97 * MB)
+        store = replace(
+            near, connection_bytes_per_second=60 * MB, service_seconds=0.01, nic_bytes_per_second=2.9e9
         )
-        for host, (link, size) in hosts.items()
-        for change, alter in CHANGES.items()
-    )
+        bad = replace(far, nic_bytes_per_second=25 * MB, overload_loss=0.4, overload_slack=1.3)
+        rows: list[tuple[str, Neighbour, tuple[Link, int, str, str], tuple[Link, int, str, str]]] = [
+            ("1-to-4-gib", Neighbour.SIZE, (near, GiB, "eu-west-1", "c5n.2xlarge"), (near, 4 * GiB, "eu-west-1", "c5n.2xlarge")),
+            ("1-gib-to-128-mib", Neighbour.SIZE, (near, GiB, "eu-west-1", "c5n.2xlarge"), (near, 128 * MiB, "eu-west-1", "c5n.2xlarge")),
+            ("far-512-mib-to-4-gib", Neighbour.SIZE, (far, 512 * MiB, "ap-southeast-2", "m5.large"), (far, 4 * GiB, "ap-southeast-2", "m5.large")),
+            ("nic-half", Neighbour.INSTANCE, (near, GiB, "eu-west-1", "c5n.2xlarge"), (replace(near, nic_bytes_per_second=560 * MB), GiB, "eu-west-1", "c5n.xlarge")),
+            ("nic-double", Neighbour.INSTANCE, (near, 2 * GiB, "eu-west-1", "c5n.2xlarge"), (replace(near, nic_bytes_per_second=2.4e9), 2 * GiB, "eu-west-1", "c5n.4xlarge")),
+            ("nic-a-twelfth", Neighbour.INSTANCE, (near, GiB, "eu-west-1", "c5n.2xlarge"), (slow, GiB, "eu-west-1", "m6i.large")),
+            ("far-to-farther", Neighbour.REGION, (far, GiB, "ap-southeast-2", "m5.large"), (replace(far, rtt_seconds=0.22), GiB, "sa-east-1", "m5.large")),
+            ("near-to-100-ms", Neighbour.REGION, (near, GiB, "eu-west-1", "c5n.2xlarge"), (replace(near, rtt_seconds=0.1, window_bytes=1.5 * MB), GiB, "us-west-2", "c5n.2xlarge")),
+            ("wrong-throttled", Neighbour.WRONG, (near, GiB, "eu-west-1", "c5n.2xlarge"), (replace(near, request_rate_max=8.0, retry_loss=0.8), GiB, "eu-west-1", "c5n.2xlarge")),
+            ("wrong-collapse", Neighbour.WRONG, (store, 2 * GiB, "eu-west-1", "c5n.4xlarge"), (bad, GiB, "eu-west-1", "c5n.2xlarge")),
+            ("wrong-fast", Neighbour.WRONG, (bad, GiB, "eu-west-1", "m5.large"), (store, 2 * GiB, "eu-west-1", "m5.xlarge")),
+        ]  # fmt: skip
+        chance = noise(0.06, 0.15, 0.04)
+        return tuple(
+            WarmPair(
+                name,
+                kind,
+                _of(make, f"warm-{name}-source", source, chance),
+                _of(make, f"warm-{name}", target, chance),
+            )
+            for name, kind, source, target in rows
+        )
+
+    @cached_property
+    def drifts(self) -> tuple[Drift, ...]:
+        """Six changes of each of three hosts."""
+        near, far, make = self.near, self.far, self.make
+        hosts = {
+            "near": (near, GiB),
+            "slow": (
+                replace(near, nic_bytes_per_second=310 * MB, burstiness=0.7, gust_part_count=6),
+                2 * GiB,
+            ),
+            "far": (far, GiB),
+        }
+        chance = noise(0.05, 0.12, 0.04)
+        return tuple(
+            Drift(
+                f"{host}-{change}",
+                make(f"drift-{host}", Group.GENERIC, link, size, chance),
+                make(f"drift-{host}", Group.GENERIC, alter(link), size, chance),
+            )
+            for host, (link, size) in hosts.items()
+            for change, alter in CHANGES.items()
+        )
+
+    @cached_property
+    def steady(self) -> tuple[Surface, ...]:
+        """Where nothing changes for two hundred probes: every alarm is false."""
+        near, far, make = self.near, self.far, self.make
+        return (
+            self.drifts[0].before,
+            make("steady-slow-mode", Group.GENERIC, far, GiB, noise(0.08, 0.18, 0.06, slow_sigma=0.10)),
+            make(
+                "steady-noisy", Group.GENERIC, replace(near, burstiness=0.7), 2 * GiB, noise(0.10, 0.25, 0.08)
+            ),
+        )
 
 
-@cache
-def steady_surfaces() -> tuple[Surface, ...]:
-    """Of uploads."""
-    return steady_of(drifts()[0].before, IN_REGION, FAR, uploading)
-
-
-def steady_of(calm: Surface, near: Link, far: Link, make: Make) -> tuple[Surface, ...]:
-    """Where nothing changes for two hundred probes: every alarm is false."""
-    return (
-        calm,
-        make("steady-slow-mode", Group.GENERIC, far, GiB, noise(0.08, 0.18, 0.06, slow_sigma=0.10)),
-        make("steady-noisy", Group.GENERIC, replace(near, burstiness=0.7), 2 * GiB, noise(0.10, 0.25, 0.08)),
-    )
+UPLOADS = Suite(IN_REGION, FAR, uploading, lambda: (_calibrated(), _generic(), _flat(), _off_model()))

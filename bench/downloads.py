@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 from bench import calibration
@@ -16,58 +15,21 @@ from bench.catalogue import (
     IN_REGION,
     MB,
     Download,
-    Drift,
-    WarmPair,
+    Suite,
     downloading,
-    drifts_of,
-    halved,
     noise,
     off,
-    pairs_of,
     proxied,
     random_field,
     resonating,
-    steady_of,
     tabled,
     two_humps,
-    varied,
 )
 from bench.surfaces import DOWNLOADING, Group, Surface
 from penstock.units import GiB, MiB
 
 NEAR = replace(IN_REGION, service_seconds=0.027, connection_bytes_per_second=85 * MB)  # 25 to 95 are reported
 AWAY = replace(FAR, connection_bytes_per_second=80 * MB)
-
-
-def run(*, long: bool = False) -> dict[str, Any]:
-    """Judge the tuners on downloads."""
-    from bench import harness
-
-    return harness.run(long=long, operation=DOWNLOADING.operation)
-
-
-@cache
-def catalogue() -> tuple[Surface, ...]:
-    """All surfaces of downloads."""
-    return halved([*_calibrated(), *map(varied, _generic()), *map(varied, _flat()), *_off_model()])
-
-
-@cache
-def warm_pairs() -> tuple[WarmPair, ...]:
-    """As of uploads."""
-    return pairs_of(NEAR, AWAY, downloading)
-
-
-@cache
-def drifts() -> tuple[Drift, ...]:
-    """As of uploads."""
-    return drifts_of(NEAR, AWAY, downloading)
-
-
-@cache
-def steady_surfaces() -> tuple[Surface, ...]:
-    """As of uploads."""
-    return steady_of(drifts()[0].before, NEAR, AWAY, downloading)
 
 
 def _calibrated() -> list[Surface]:
@@ -133,3 +95,6 @@ def _off_model() -> list[Surface]:
 
 def _off(*row: Any, **rest: Any) -> Surface:
     return replace(off(*row, **rest), transfer=DOWNLOADING)
+
+
+DOWNLOADS = Suite(NEAR, AWAY, downloading, lambda: (_calibrated(), _generic(), _flat(), _off_model()))

@@ -20,8 +20,8 @@ from bench.catalogue import (
     FAR,
     IN_REGION,
     MB,
+    UPLOADS,
     Upload,
-    catalogue,
     flow_of,
     of_the_busy,
     proxied,
@@ -309,5 +309,5 @@ def suite_worlds() -> tuple[World, ...]:
             if isinstance(surface.field, Upload)
             else {},
         )
-        for surface in catalogue()
+        for surface in UPLOADS.surfaces
     )

@@ -11,16 +11,16 @@ import sys
 import warnings
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from math import exp, log
 from time import perf_counter, process_time
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from bench import catalogue as uploads
-from bench import downloads, results
-from bench.catalogue import CHANGES, Drift, Neighbour
+from bench import results
+from bench.catalogue import CHANGES, UPLOADS, Drift, Neighbour, Suite
+from bench.downloads import DOWNLOADS
 from bench.penstock_tuner import PenstockTuner
 from bench.spread import carried_out
 from bench.surfaces import BenchSetting, Session, Surface
@@ -42,8 +42,7 @@ SLOW = {OWN, RIVAL, "optuna-tpe"}  # a probe of these costs milliseconds of thin
 RULES = {"boto3-default", "crt-rule", "crt-rule-unknown", "aws-87.5-rule", "s3fs-blocks"}
 
 
-SUITES: dict[str, ModuleType] = {"s3_upload": uploads, "s3_download": downloads}
-"""By operation: `catalogue`, `warm_pairs`, `drifts` and `steady_surfaces`."""
+SUITES = {"s3_upload": UPLOADS, "s3_download": DOWNLOADS}  # by operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +57,8 @@ class Job:
     steady_probes: int = 0
 
     @property
-    def suite(self) -> Any:
-        """Where its surfaces are (Any: a module)."""
+    def suite(self) -> Suite:
+        """Where its surfaces are."""
         return SUITES[self.operation]
 
 
@@ -70,10 +69,10 @@ def run(
     began = perf_counter()
     rows = carried_out(perform, jobs(LONG if long else SHORT, names, operation))
     seconds = perf_counter() - began
-    suite: Any = SUITES[operation]
-    fits = fit_seconds(suite.steady_surfaces()) if any(row.tuner == OWN for row in rows) else []
-    found = verdict(rows, probing_of_the_grid(suite.catalogue()), fits)
-    found["oracle"] = oracles(suite.catalogue())
+    suite = SUITES[operation]
+    fits = fit_seconds(suite.steady) if any(row.tuner == OWN for row in rows) else []
+    found = verdict(rows, probing_of_the_grid(suite.surfaces), fits)
+    found["oracle"] = oracles(suite.surfaces)
     print("\nAn oracle by the same rule: regret %, median and p90; connections over needed, median and mean")
     for group, figures in found["oracle"].items():
         print(f"  {group:12s}", " ".join(f"{value:6.2f}" for value in figures.values()))
@@ -82,6 +81,9 @@ def run(
     results.keep(operation, found)
     print(f"\n{len(rows)} runs in {seconds:.0f} s; rows and figures in bench/results/")
     return found
+
+
+run_downloads = partial(run, operation="s3_download")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,7 @@ LONG = Form(
 
 def jobs(form: Form, names: Collection[str] | None = None, operation: str = "s3_upload") -> list[Job]:
     """Every run of a form; the longest first, so that both processes end together."""
-    suite: Any = SUITES[operation]
+    suite = SUITES[operation]
     present = [name for name in tuners(operation) if names is None or name in names]
     found: list[Job] = []
     if OWN in present:
@@ -134,7 +136,7 @@ def jobs(form: Form, names: Collection[str] | None = None, operation: str = "s3_
         found += [
             Job("warm", OWN, i, s, operation)
             for s in range(form.warm_seeds)
-            for i in range(len(suite.warm_pairs()))
+            for i in range(len(suite.warm_pairs))
         ]
     both = [name for name in (OWN, RIVAL) if name in present]
     drift_count = form.drift_hosts * len(CHANGES)
@@ -149,13 +151,13 @@ def jobs(form: Form, names: Collection[str] | None = None, operation: str = "s3_
         Job("warm-cold", name, i, s, operation)
         for name in both
         for s in range(form.warm_seeds)
-        for i in range(len(suite.warm_pairs()))
+        for i in range(len(suite.warm_pairs))
     ]
     return found + [
         Job("cold", name, i, s, operation)
         for name in present
         for s in range(_cold_seeds(form, name))
-        for i in range(len(suite.catalogue()))
+        for i in range(len(suite.surfaces))
     ]
 
 
@@ -176,7 +178,7 @@ def perform(job: Job) -> Row:
 
 
 def _cold(job: Job) -> Row:
-    surface = job.suite.catalogue()[job.index]
+    surface = job.suite.surfaces[job.index]
     tuner = tuners(job.operation)[job.tuner](surface.description)
     row = _row(job, surface.name, surface)
     _probe(row, tuner, Session(surface, job.seed), surface, COLD_PROBES)
@@ -184,7 +186,7 @@ def _cold(job: Job) -> Row:
 
 
 def _warm(job: Job) -> Row:
-    pair = job.suite.warm_pairs()[job.index]
+    pair = job.suite.warm_pairs[job.index]
     tuner = tuners(job.operation)[job.tuner](pair.target.description)
     row = _row(job, pair.name, pair.target)
     row.neighbour = pair.kind
@@ -220,7 +222,7 @@ def random_setting(surface: Surface, rng: np.random.Generator) -> BenchSetting:
 
 
 def _drift(job: Job) -> Row:
-    drift = job.suite.drifts()[job.index]
+    drift = job.suite.drifts[job.index]
     tuner = tuners(job.operation)[job.tuner](drift.before.description)
     row = _row(job, drift.name, drift.before)
     row.is_felt = _is_felt(drift)
@@ -238,7 +240,7 @@ def _is_felt(drift: Drift) -> bool:
 
 
 def _steady(job: Job) -> Row:
-    surface = job.suite.steady_surfaces()[job.index]
+    surface = job.suite.steady[job.index]
     tuner = tuners(job.operation)[job.tuner](surface.description)
     row = _row(job, surface.name, surface)
     _probe(row, tuner, Session(surface, job.seed), surface, job.steady_probes)

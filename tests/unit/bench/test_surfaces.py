@@ -7,27 +7,25 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bench import downloads
 from bench.calibration import Anchor, anchors
 from bench.catalogue import (
     CHANGES,
     IN_REGION,
+    UPLOADS,
     Neighbour,
     Upload,
     by_name,
-    catalogue,
     downloading,
-    drifts,
     uploading,
-    warm_pairs,
 )
+from bench.downloads import DOWNLOADS as READS
 from bench.physics import Link, part_rate, upload
 from bench.surfaces import Group, Limits, Session, Split, Surface
 from penstock.models.model import Array
 from penstock.models.s3.upload import S3UploadSetting
 from penstock.units import GiB, MiB
 
-SURFACES, DOWNLOADS = catalogue(), downloads.catalogue()
+SURFACES, DOWNLOADS = UPLOADS.surfaces, READS.surfaces
 BOTH = pytest.mark.parametrize("surfaces", [SURFACES, DOWNLOADS], ids=["uploads", "downloads"])
 names = pytest.mark.parametrize("surface", [*SURFACES, *DOWNLOADS], ids=lambda s: s.name)
 
@@ -228,17 +226,17 @@ def test_limits_clip_to_memory() -> None:
 
 def test_changes_of_place_keep_the_name_of_the_place() -> None:
     """A drift changes the truth and nothing that a tuner is told."""
-    for drift in drifts():
+    for drift in UPLOADS.drifts:
         assert drift.before.description == drift.after.description
         assert drift.before.field != drift.after.field
-    assert {drift.name.split("-", 1)[1] for drift in drifts()} == set(CHANGES)
+    assert {drift.name.split("-", 1)[1] for drift in UPLOADS.drifts} == set(CHANGES)
 
 
 def test_pairs_cover_right_and_wrong_neighbours() -> None:
     """Sizes share the place; instances share the region; a wrong neighbour is not told apart by its description."""
-    kinds = {pair.kind for pair in warm_pairs()}
+    kinds = {pair.kind for pair in UPLOADS.warm_pairs}
     assert kinds == set(Neighbour)
-    for pair in warm_pairs():
+    for pair in UPLOADS.warm_pairs:
         source, target = pair.source.context.place, pair.target.context.place
         if pair.kind is Neighbour.SIZE:
             assert source == target

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from bench import downloads
-from bench.catalogue import by_name, catalogue
+from bench.catalogue import UPLOADS, by_name
+from bench.downloads import DOWNLOADS
 from bench.surfaces import BenchSetting, Limits, Session, SurfaceDescription
 from bench.tuners import (
     BASELINES,
@@ -89,7 +89,7 @@ AVAILABLE = [
 @pytest.mark.parametrize("place", ["gen-tiny-memory-far", "cal-000-hdd", "in-tiny-memory-far"])
 def test_probes_and_advice_stay_legal(name: str, place: str) -> None:
     """Every probe and every recommendation is within the limits that were told, of uploads and of downloads."""
-    surface = next(s for s in (*catalogue(), *downloads.catalogue()) if s.name == place)
+    surface = next(s for s in (*UPLOADS.surfaces, *DOWNLOADS.surfaces) if s.name == place)
     tuner, session, limits = (
         (BASELINES | READERS)[name](surface.description),
         Session(surface, 1),

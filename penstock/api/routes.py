@@ -150,7 +150,7 @@ class Api:
         self._snapshot_trouble = None
         if self.snapshot_path is not None:
             try:
-                write_snapshot(self.snapshot_path, self._state)
+                write_snapshot(self.snapshot_path, [self._state])
             except OSError as trouble:
                 self._snapshot_trouble = (
                     f"cannot write the snapshot {self.snapshot_path}: {trouble.strerror}; its readers keep the old "

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 _MODE = 0o644  # reading advice needs no permission
 
 
-def write_snapshot(path: Path, content: bytes, *, mode: int = _MODE) -> None:
+def write_snapshot(path: Path, pieces: Iterable[bytes], *, mode: int = _MODE) -> None:
     """Replace the file atomically; of a link the link itself. Raises OSError; then the old file stands.
 
     There is no fsync: the file lives on a tmpfs and is written again at the next start.
@@ -17,7 +18,7 @@ def write_snapshot(path: Path, content: bytes, *, mode: int = _MODE) -> None:
     descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
+            file.writelines(pieces)
             os.fchmod(file.fileno(), mode)
         Path(temporary).replace(path)
     except BaseException:

@@ -188,7 +188,7 @@ def carry_out(action: Action) -> None:
     match action:
         case Write(path, content):
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_snapshot(path, content.encode())
+            write_snapshot(path, [content.encode()])
         case Link(path, target):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.unlink(missing_ok=True)

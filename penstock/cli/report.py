@@ -10,7 +10,7 @@ import sqlite3
 import stat
 import sys
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -129,7 +129,7 @@ def report(
     if fleet_source is not None:
         if database_path or compare or since_seconds is not None:
             raise WrongUsageError("--from is of many hosts: it goes with --output and --format alone")
-        _write(_fleet_page(fleet_source, form), output or Path(_OUTPUTS[form]))
+        _write([_fleet_page(fleet_source, form)], output or Path(_OUTPUTS[form]))
         return
     path, configuration = database_of(database_path, main_file)
     now = _dated()
@@ -146,13 +146,7 @@ def report(
     last_at = _last_report_at(output)
     if last_at is not None and last_at < now:
         compared.append(around(studied, last_at, "Since the last report"))
-    text = _render(replace(studied, comparisons=tuple(compared)), form, is_full=is_full)
-    if form == "html":
-        from penstock.experiments.archive import beside
-        from penstock.experiments.page import measured_html
-
-        text = text.replace("</main>", f"{measured_html(beside(path))}</main>", 1)
-    _write(text, output)
+    _write(_rendered(replace(studied, comparisons=tuple(compared)), form, path, is_full=is_full), output)
 
 
 def _fleet_page(source: str, form: str) -> str:
@@ -401,6 +395,7 @@ def _observations(store: Store, place: Place, since: datetime | None, fits: Sequ
     model = OPERATIONS[place.operation].model
     expectations = Expectations(model, next((fit for fit in fits if fit.place == place), None))
     newest: deque[Observation[Any]] = deque(maxlen=OBSERVATION_COUNT_MAX)
+    alike: dict[Any, Any] = {}  # contexts and settings, each held once
 
     def passing() -> Iterator[Observation[Any]]:
         for one in store.each_observation(place, since=since):
@@ -410,7 +405,16 @@ def _observations(store: Store, place: Place, since: datetime | None, fits: Sequ
     with _without_collections():
         tally = tally_of(passing(), model.measured_value, expectations.means)
     # What is counted of times is in the tally, and would be nearly all of the memory.
-    told = [replace(one, histograms={}, successive=None) for one in newest]
+    told = [
+        replace(
+            one,
+            context=alike.setdefault(one.context, one.context),
+            setting=alike.setdefault(one.setting, one.setting),
+            histograms={},
+            successive=None,
+        )
+        for one in newest
+    ]
     return sorted([*told, *reported], key=lambda o: o.started_at), tally
 
 
@@ -450,17 +454,21 @@ def _studied(material: Material) -> Report:
     return remark(study(material))
 
 
-def _render(report: Report, form: str, *, is_full: bool) -> str:
+def _rendered(report: Report, form: str, path: Path, *, is_full: bool) -> Iterable[str]:
+    """Piece by piece; a page with what was measured beside the database, too."""
     from penstock.report.document import render_json
     from penstock.report.markdown import render_markdown
-    from penstock.report.page import render_html
 
-    if form == "markdown":
-        return render_markdown(report, is_full=is_full)
-    return (render_html if form == "html" else render_json)(report)
+    if form == "html":
+        from penstock.experiments.archive import beside
+        from penstock.experiments.page import measured_html
+        from penstock.report.page import render_html
+
+        return render_html(report, measured_html(beside(path)))
+    return [render_markdown(report, is_full=is_full) if form == "markdown" else render_json(report)]
 
 
-def _put(content: bytes, output: Path) -> None:
+def _put(pieces: Iterable[bytes], output: Path) -> None:
     """Replace the file at once, or write into what is no file. Raises OSError, TroubleError.
 
     A link is neither followed nor replaced: root may write into a folder where others can put one, and where it leads
@@ -477,10 +485,10 @@ def _put(content: bytes, output: Path) -> None:
             f"{output} is a link to {output.readlink()}: name that file, or remove the link; - is the standard output"
         )
     if stat.S_ISREG(there):
-        write_snapshot(output, content, mode=stat.S_IMODE(there))
+        write_snapshot(output, pieces, mode=stat.S_IMODE(there))
         return
     with os.fdopen(os.open(output, os.O_WRONLY | os.O_NOFOLLOW), "wb") as file:  # a pipe or a device
-        file.write(content)
+        file.writelines(pieces)
 
 
 def _umask() -> int:
@@ -490,13 +498,20 @@ def _umask() -> int:
     return mask
 
 
-def _write(text: str, output: Path) -> None:
+def _write(pieces: Iterable[str], output: Path) -> None:
     if str(output) == "-":  # in the encoding that the page names, whatever the locale
         cast("TextIOWrapper", sys.stdout).reconfigure(encoding="utf-8")
-        sys.stdout.write(text)
+        sys.stdout.writelines(pieces)
         return
+    sizes = list[int]()
+
+    def encoded() -> Iterator[bytes]:
+        for piece in pieces:
+            sizes.append(len(content := piece.encode()))
+            yield content
+
     try:
-        _put(text.encode(), output)
+        _put(encoded(), output)
     except OSError as trouble:
         raise TroubleError(f"{output} cannot be written: {trouble.strerror}") from trouble
-    click.echo(f"Wrote {output} ({len(text.encode()) / 1000:,.0f} kB).", err=True)
+    click.echo(f"Wrote {output} ({sum(sizes) / 1000:,.0f} kB).", err=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import jinja2
@@ -22,10 +22,11 @@ from penstock.units import counted, format_bytes, label, number
 from penstock.vocabulary import knobs
 
 PAPER_ROW_COUNT_MAX = 25  # of a table
+_BUFFERED_COUNT = 1000  # pieces of the template that are written together
 
 
-def render_html(report: Report) -> str:
-    """The page."""
+def render_html(report: Report, experiments: str = "") -> Iterator[str]:
+    """The page, piece by piece: of many places it is never held as a whole. `experiments` are sections, in HTML."""
     environment = _environment()
     environment.filters.update(
         age=lambda moment: wording.age_words(moment, report.generated_at),
@@ -34,23 +35,27 @@ def render_html(report: Report) -> str:
         date=wording.date_words,
         number=number,
         percent=wording.percent,
+        place_words=wording.place_words,
         tied=wording.tied,
     )
-    return environment.get_template("report.html").render(
+    stream = environment.get_template("report.html").stream(
         report=report,
+        experiments=experiments,
         scripts=live.scripts(),
         script_hashes=live.script_hashes(),
         comparison_table=comparison_table,
         screens=first_screens(report),
         card_count_max=CARD_COUNT_MAX,
         paper_row_count_max=PAPER_ROW_COUNT_MAX,
-        places=[_place(place, report) for place in report.places],
+        places=(_place(place, report) for place in report.places),
         backlog_figures=backlog_figures(report.backlogs),
         spend_figures=figures.spend_figures(report),
         spend_totals=_spend_totals(report),
         clients_table=clients_table(report.clients),
         harms_table=harms_table(report.harms),
     )
+    stream.enable_buffering(_BUFFERED_COUNT)
+    return iter(stream)
 
 
 def render_tables(title: str, lead: str, tables: Iterable[tuple[str, Table]]) -> str:
@@ -82,7 +87,6 @@ def _place(place: PlaceFindings, report: Report) -> dict[str, Any]:
         # What commands may name and no figure draws, such as a knob that changes little, leads to the first figure.
         "undrawn": sorted(f"{anchor}.{name}" for name in {*told, anchors.PREDICTED} - set(first)),
         "findings": place,
-        "name": wording.place_words(place.place),
         "advice": advice_rows(place, report.generated_at),
         "figures": drawn,
         "hearsay": hearsay_table(place),

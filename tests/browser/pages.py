@@ -5,10 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 
-from penstock.report.page import render_html
 from penstock.vocabulary import Context
 from tests.factories import PLACE
-from tests.unit.report.materials import a_real_fit, a_report, real_advice, some_observations
+from tests.unit.report.materials import a_real_fit, a_report, html_of, real_advice, some_observations
 
 SIZE_BYTES = 64 * 2**20
 PLACE_COUNT = 8
@@ -16,7 +15,7 @@ PLACE_COUNT = 8
 
 def full() -> str:
     """One place with all there is to say."""
-    return render_html(a_report())
+    return html_of(a_report())
 
 
 def pair() -> str:
@@ -31,7 +30,7 @@ def many(place_count: int = PLACE_COUNT) -> str:
         for n in range(place_count)
     ]
     contexts = [Context(place=place, payload_size_bytes=SIZE_BYTES) for place in places]
-    return render_html(
+    return html_of(
         a_report(
             observations={
                 c.place: [dataclasses.replace(o, context=c) for o in some_observations()] for c in contexts
@@ -52,7 +51,7 @@ def fleet() -> str:
 
 def empty() -> str:
     """A daemon that has just begun."""
-    return render_html(
+    return html_of(
         a_report(
             observations={},
             inconclusives=[],

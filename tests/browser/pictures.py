@@ -18,11 +18,10 @@ from penstock.models.inference.histogram import histogram_of, pairs_of
 from penstock.models.s3.upload import S3UploadSetting
 from penstock.optimizer.recommendation import recommend
 from penstock.report.material import Expense
-from penstock.report.page import render_html
 from penstock.units import MiB
 from penstock.vocabulary import AdviceMoved, Context, Cost, Demand, Estimate, Moved, Observation
 from tests.factories import NOON, PLACE, a_change, an_observation
-from tests.unit.report.materials import UPLOAD, a_report
+from tests.unit.report.materials import UPLOAD, a_report, html_of
 
 HOST = dataclasses.replace(PLACE, instance_type="c6in.8xlarge")
 SIZE_BYTES = 512 * MiB
@@ -103,7 +102,7 @@ def page() -> str:
         )
         for n in range(7)
     ]
-    return render_html(
+    return html_of(
         a_report(
             generated_at=now,
             observations={HOST: week},

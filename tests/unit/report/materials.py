@@ -16,6 +16,7 @@ from penstock.operations.table import OPERATIONS
 from penstock.optimizer.recommendation import recommend
 from penstock.report.findings import Report
 from penstock.report.material import Copy, Expense, Material
+from penstock.report.page import render_html
 from penstock.report.remarks import remark
 from penstock.report.study import study
 from penstock.units import MiB, format_bytes
@@ -116,3 +117,8 @@ def a_report(**changes: Any) -> Report:
 @functools.cache
 def _the_usual_report() -> Report:
     return remark(study(a_material()))
+
+
+def html_of(report: Report) -> str:
+    """The page as a whole."""
+    return "".join(render_html(report))

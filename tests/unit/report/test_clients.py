@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from penstock.report.markdown import render_markdown
-from penstock.report.page import render_html
 from tests.unit.daemon.test_client_hours import a_harm, an_hour
-from tests.unit.report.materials import a_report
+from tests.unit.report.materials import a_report, html_of
 from tests.unit.report.test_page import HOSTILE, outline
 
 
@@ -29,13 +28,13 @@ def test_an_application_is_one_row_for_a_call_over_all_hours() -> None:
 def test_the_page_says_it_and_what_probes_cost() -> None:
     """In HTML and Markdown alike; names are anybody's choice, and stay text."""
     report = a_report(client_hours=[an_hour(), an_hour(name=HOSTILE)], harms=[a_harm()])
-    page, markdown = outline(render_html(report)).text, render_markdown(report, is_full=True)
+    page, markdown = outline(html_of(report)).text, render_markdown(report, is_full=True)
     for text in (page, markdown):
         assert "What applications were heard to do" in text
         assert "12.0 ms" in text
     assert "<script>alert" not in markdown
     assert "would bring" in render_markdown(report)
-    assert "applications were heard" not in outline(render_html(a_report())).text
+    assert "applications were heard" not in outline(html_of(a_report())).text
 
 
 def test_what_came_before_it_was_known_whose_it_is_is_no_application_of_its_own() -> None:

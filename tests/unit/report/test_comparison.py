@@ -9,11 +9,10 @@ from penstock.report.comparison import with_region
 from penstock.report.difference import Comparison, Difference
 from penstock.report.evidence_figures import _by_day
 from penstock.report.markdown import render_markdown
-from penstock.report.page import render_html
 from penstock.report.rhythm import Sample
 from penstock.vocabulary import Estimate, Place
 from tests.factories import NOON, PLACE
-from tests.unit.report.materials import HOUR, a_report, real_advice
+from tests.unit.report.materials import HOUR, a_report, html_of, real_advice
 
 
 def test_a_place_is_compared_with_the_most_alike_of_the_region_and_of_its_class_alone() -> None:
@@ -57,6 +56,4 @@ def test_who_asks_for_a_comparison_reads_what_came_of_it_on_each_page() -> None:
         compared = Comparison(title="Compared with it", one="one", other="other", differences=differences)
         report = dataclasses.replace(a_report(), comparisons=(compared,))
         assert words in render_markdown(report)
-        assert differences or (
-            words in render_markdown(report, is_full=True) and words in render_html(report)
-        )
+        assert differences or (words in render_markdown(report, is_full=True) and words in html_of(report))

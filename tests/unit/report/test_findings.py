@@ -17,13 +17,20 @@ from penstock.operations.s3.upload import UPLOAD
 from penstock.operations.table import OPERATIONS
 from penstock.report.document import render_json
 from penstock.report.markdown import escape, render_markdown
-from penstock.report.page import render_html
 from penstock.report.study import study
 from penstock.report.summary import advice_rows
 from penstock.units import MiB, number
 from penstock.vocabulary import Cost, Demand, Place
 from tests.factories import CONTEXT, NOON, PLACE, a_fit, a_recommendation, an_observation, recommended
-from tests.unit.report.materials import HOUR, a_material, a_real_fit, a_report, real_advice, some_observations
+from tests.unit.report.materials import (
+    HOUR,
+    a_material,
+    a_real_fit,
+    a_report,
+    html_of,
+    real_advice,
+    some_observations,
+)
 
 
 def test_a_curve_goes_through_the_advised_setting_and_around_all_that_was_tried() -> None:
@@ -58,7 +65,7 @@ def test_what_advice_is_worth_is_in_every_form_of_the_report() -> None:
     assert gain is not None
     words = f"{number(gain.expected)} times ({number(gain.low)} to {number(gain.high)})"
     assert advice_rows(report.places[0], report.generated_at)[0].gain == words
-    assert words in render_html(report)
+    assert words in html_of(report)
     assert escape(words) in render_markdown(report, is_full=True)
     (advice,) = json.loads(render_json(report))["places"][0]["advice"]
     assert advice["recommendation"]["gain_over_default"]["expected"] == gain.expected

@@ -12,8 +12,9 @@ from importlib import resources
 import pytest
 
 from penstock.report.anchors import figures_of, place_anchor
+from penstock.report.figure import Figure
 from penstock.report.figures import _client_points, place_figures
-from penstock.report.findings import Report
+from penstock.report.findings import PlaceFindings, Report
 from penstock.report.first_screen import first_screens
 from penstock.report.markdown import escape, render_markdown
 from penstock.report.page import render_html
@@ -26,6 +27,7 @@ from tests.unit.report.materials import (
     a_material,
     a_real_fit,
     a_report,
+    html_of,
     real_advice,
     some_observations,
     words_of,
@@ -102,12 +104,12 @@ def hostile_report() -> str:
         recommendations=[advice],
         histories={context: [advice, advice]},
     )
-    return render_html(report)
+    return html_of(report)
 
 
 def test_the_page_is_well_formed_fetches_nothing_and_runs_its_own_scripts_alone() -> None:
     """It can be mailed: no address outside, and a policy that admits exactly the scripts that were reviewed."""
-    html = render_html(a_report())
+    html = html_of(a_report())
     page = outline(html)
     assert not {"link", "img", "iframe", "object", "form"} & set(page.tags)
     assert all(value.startswith("#") for name, value in page.attributes if name in {"href", "src"})
@@ -137,7 +139,7 @@ def test_the_libraries_are_those_that_were_written_down() -> None:
 
 def test_every_figure_has_a_title_a_description_and_a_table() -> None:
     """What the eye sees can also be heard."""
-    page = outline(render_html(a_report()))
+    page = outline(html_of(a_report()))
     assert len(page.figures) >= 4
     for figure in page.figures:
         assert {"title", "desc", "table", "figcaption"} <= set(figure)
@@ -152,7 +154,7 @@ def test_hostile_text_is_shown_as_text() -> None:
     assert HOSTILE in page.text
 
 
-@pytest.mark.parametrize("render", [render_html, render_markdown])
+@pytest.mark.parametrize("render", [html_of, render_markdown])
 def test_a_database_without_anything_still_makes_a_document(render: object) -> None:
     """It says that it is empty, and what to expect."""
     assert callable(render)
@@ -162,10 +164,27 @@ def test_a_database_without_anything_still_makes_a_document(render: object) -> N
     assert "The database holds no observations" in render(report)
 
 
+def test_a_page_of_many_places_is_written_while_it_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixty places are fifteen megabytes, which nobody has to hold, let alone several times."""
+    drawn = list[PlaceFindings]()
+
+    def draw(place: PlaceFindings) -> list[Figure]:
+        drawn.append(place)
+        return []
+
+    monkeypatch.setattr("penstock.report.figures.place_figures", draw)
+    monkeypatch.setattr("penstock.report.page._BUFFERED_COUNT", 5)
+    places = a_report().places * 3
+    pieces = render_html(dataclasses.replace(a_report(), places=places))
+    assert next(pieces)
+    assert not drawn
+    assert "".join(pieces).count('<section class="place"') == len(drawn) == len(places)
+
+
 def test_the_page_stays_small_however_long_the_history_is() -> None:
     """Libraries and a few hundred kilobytes at most; the newest measurements are those that count."""
     report = a_report(observations={next(iter(a_material().observations)): some_observations() * 300})
-    assert len(render_html(report)) < 800_000
+    assert len(html_of(report)) < 800_000
 
 
 def test_no_operation_is_named_in_this_room() -> None:
@@ -182,7 +201,7 @@ def test_no_operation_is_named_in_this_room() -> None:
         histories={},
         expenses=[],
     )
-    html = render_html(report)
+    html = html_of(report)
     assert "tapes of 64 MiB" in html
     assert "Short tapes are many." in html
     assert "s3" not in html[: html.index("</main>")].lower()
@@ -226,7 +245,7 @@ def test_commands_and_the_page_agree_on_where_a_number_is_drawn() -> None:
 
 def _explained_is_there(report: Report) -> None:
     page = Outline()
-    page.feed(render_html(report))
+    page.feed(html_of(report))
     names = [value for name, value in page.attributes if name == "id"]
     at = place_anchor(
         operation="s3_upload", region="eu-central-1", instance_type="c5.large", service_class="standard"
@@ -263,7 +282,7 @@ def test_however_many_clients_there_are_the_legend_stays_short() -> None:
 
 def test_the_first_screen_says_what_to_set_and_what_it_brings() -> None:
     """The verdict, the setting to copy, the gain over each client and the change come before any evidence."""
-    html = render_html(a_report())
+    html = html_of(a_report())
     screen = outline(html[html.index("<article") : html.index("</article>") + len("</article>")]).text
     verdict = a_report().places[0].verdict
     assert verdict is not None
@@ -289,7 +308,7 @@ def test_a_place_where_no_probe_had_a_result_says_so_first_and_why() -> None:
     (screen,) = first_screens(report)
     assert "none of 12 probes had a result" in screen.sentence
     assert "access denied" in screen.changes[0]
-    assert "12 probes without a result" in render_html(report)
+    assert "12 probes without a result" in html_of(report)
 
 
 def test_what_places_cost_together_is_not_said_to_be_the_cost_of_each() -> None:
@@ -312,8 +331,8 @@ def test_how_sure_it_is_counts_what_the_fit_rests_on() -> None:
     report = a_report(fits=[fit], since=NOON + HOUR)
     (screen,) = first_screens(report)
     assert "it rests on the newest 3 of 6 observations" in dict(screen.facts)["How sure"]
-    assert "3 observations; half" in render_html(report)
-    assert "of them; half" not in render_html(report)
+    assert "3 observations; half" in html_of(report)
+    assert "of them; half" not in html_of(report)
 
 
 def test_what_a_client_reaches_is_drawn_beside_the_advice_and_not_beside_the_peak() -> None:
@@ -418,7 +437,7 @@ def test_many_places_begin_with_a_table_by_what_is_to_be_gained() -> None:
         for place in places
     ]
     report = a_report(fits=fits, recommendations=advice, observations={}, histories={}, inconclusives=[])
-    html = render_html(report)
+    html = html_of(report)
     overview = html[html.index('class="overview"') : html.index("</table>")]
     assert overview.count("<tr>") == 7
     screens = first_screens(report)

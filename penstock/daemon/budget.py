@@ -101,13 +101,10 @@ class Ledger:
         return Verdict(shortage.sentence(cost, retry_at), retry_at)
 
     def reserve(self, operation: str, cost: Cost, now: datetime) -> tuple[Self, Spend]:
-        """The ledger with the act in it, and the row to be on the disk before the act begins."""
-        assert self.allows(operation, cost, now).is_allowed, "ask `allows` first"
-        spend = Spend(hour_at=hour_of(now), operation=operation, cost=cost)
-        return self._with(spend, now), spend
+        """The ledger with the act in it, and the row to be on the disk before the act begins.
 
-    def book(self, operation: str, cost: Cost, now: datetime) -> tuple[Self, Spend]:
-        """The ledger with what was spent unasked, and its row: clean-up is counted, and no budget forbids it."""
+        What is bounded here asks `allows` first; clean-up is counted, and no budget forbids it.
+        """
         spend = Spend(hour_at=hour_of(now), operation=operation, cost=cost)
         return self._with(spend, now), spend
 

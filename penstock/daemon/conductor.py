@@ -335,7 +335,7 @@ class Conductor:
         context, started_at = watch.context, self.clock.now()
         self.activity = f"probing {describe(context)} with {describe_setting(context, plan.setting)}"
         await self.store.run(lambda store: store.add_attempt(context, at=started_at))
-        reserved = await self._pay(context.operation, plan.cost_max)
+        reserved = await self.pay(context.operation, plan.cost_max)
         self.standings.note_attempt(context, started_at)
         start_seconds = self.clock.monotonic_seconds()
         self.probed_seconds = math.inf
@@ -343,12 +343,12 @@ class Conductor:
             outcome = await watch.probe.run(plan)
         except asyncio.CancelledError:  # a stop or a reload: the next life may spend what this run did not
             seconds = self.clock.monotonic_seconds() - start_seconds
-            await self._settle(reserved, costs.interrupted(plan, watch.probe.used, seconds))
+            await self.settle(reserved, costs.interrupted(plan, watch.probe.used, seconds))
             raise
         finally:
             self.probed_seconds = self.clock.monotonic_seconds()
         used = costs.used_by(plan, outcome, watch.probe.used, self.probed_seconds - start_seconds)
-        await self._settle(reserved, used)
+        await self.settle(reserved, used)
         self.standings.note_cost(context, used)
         avoided = self._avoided[context]
         if isinstance(outcome, Inconclusive):
@@ -363,14 +363,14 @@ class Conductor:
         await self.sweeper.look(was_reached=isinstance(outcome, Observation))
         return outcome
 
-    async def _pay(self, operation: str, cost_max: Cost) -> Spend:
+    async def pay(self, operation: str, cost_max: Cost) -> Spend:
         """Reserve the most that an act may cost; what the disk refuses is not done and costs nothing (DiskTrouble)."""
         ledger, reserved = self.ledger.reserve(operation, cost_max, self.clock.now())
         await self.store.run(lambda store: store.add_spend(reserved))
         self.ledger = ledger
         return reserved
 
-    async def _settle(self, reserved: Spend, used: Cost) -> None:
+    async def settle(self, reserved: Spend, used: Cost) -> None:
         """Put the true cost in place of the reserved one, in memory and on the disk."""
         self.ledger, correction = self.ledger.settle(reserved, used, self.clock.now())
         await self.store.run(lambda store: store.correct_spend(correction))
@@ -382,7 +382,7 @@ class Conductor:
             summary = await self.sweeper.sweep()
         finally:
             for operation, cost in self.sweeper.costs.items():
-                self.ledger, spend = self.ledger.book(operation, cost, self.clock.now())
+                self.ledger, spend = self.ledger.reserve(operation, cost, self.clock.now())
                 await self.store.run(partial(Store.correct_spend, correction=spend))
         self.activity = "idle"
         return summary.removed
@@ -431,7 +431,7 @@ class Conductor:
             visitor.postpone(verdict.sentence)
             return
         try:
-            reserved = await self._pay(LEDGER_NAME, cost_max)
+            reserved = await self.pay(LEDGER_NAME, cost_max)
         except DiskTrouble as trouble:
             visitor.postpone(str(trouble))
             return
@@ -441,7 +441,7 @@ class Conductor:
         finally:
             if visitor.due_in_seconds <= 0:  # it failed unforeseen: the others would wait behind it for ever
                 visitor.postpone("the visit failed, as the log says")
-            await self._settle(reserved, visitor.used)
+            await self.settle(reserved, visitor.used)
             self.activity = "idle"
 
     def _spared_until(self, place: Place) -> datetime | None:

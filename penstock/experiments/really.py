@@ -20,7 +20,6 @@ from urllib.parse import urlsplit
 
 from penstock.daemon.app import alone
 from penstock.daemon.assembly import App
-from penstock.daemon.budget import Spend, hour_of
 from penstock.daemon.config import Configuration
 from penstock.daemon.outside_aws import access_to
 from penstock.experiments.archive import Archive
@@ -196,7 +195,7 @@ class _Site:
     async def record(self, step: Step) -> Record:
         """Run all copies at the same time; the most that they cost is in the book before, and what they did after."""
         row = _row(step)
-        booked = await self._book(row, self.cost(step))
+        booked = await self.app.conductor.pay(row.name, self.cost(step))
         plan = plan_of(step, self.app.tariffs.place(row, self._regions[row.name]), self._tariff(row))
         addresses: Counter[str] = Counter()
         hearing, probes = ANSWERED_BY.set(addresses), list[Probe[Any]]()
@@ -210,7 +209,7 @@ class _Site:
             ANSWERED_BY.reset(hearing)
             used = sum((probe.used for probe in probes), Cost())
             seconds = self._clock.monotonic_seconds() - start_seconds
-            await self._settle(booked, replace(used, duration_seconds=seconds))
+            await self.app.conductor.settle(booked, replace(used, duration_seconds=seconds))
         await self._remember(step, outcomes, probes, plan.context.place)
         return record_of(step, outcomes, probes, addresses)
 
@@ -219,7 +218,7 @@ class _Site:
         row, started_at = _row(step), self._clock.now().isoformat(timespec="seconds")
         if (missing := what_is_missing(step.client)) is not None:
             return Record(label=step.label, started_at=started_at, reason=missing)
-        await self._book(row, self.cost(step))
+        await self.app.conductor.pay(row.name, self.cost(step))
         target = Target(
             bucket=self.bucket(row.name),
             endpoint_url=self._configuration.aws.s3_endpoint_url or None,
@@ -254,15 +253,6 @@ class _Site:
                     continue
                 lesson = as_delivery(outcome, probe.course, place)
             await self.app.store.add_observation(lesson)
-
-    async def _book(self, row: Operation[Any, Any], cost: Cost) -> Spend:
-        spend = Spend(hour_at=hour_of(self._clock.now()), operation=row.name, cost=cost)
-        await self.app.store.run(lambda store: store.add_spend(spend))
-        return spend
-
-    async def _settle(self, booked: Spend, used: Cost) -> None:
-        correction = replace(booked, cost=used - booked.cost)
-        await self.app.store.run(lambda store: store.correct_spend(correction))
 
     def _tariff(self, row: Operation[Any, Any]) -> Tariff:
         return self.app.tariffs.of(row, self._regions[row.name])

@@ -18,7 +18,7 @@ from penstock.daemon.async_store import AsyncStore
 from penstock.daemon.attended_probe import AttendedProbe
 from penstock.daemon.backlog_watch import BacklogWatch
 from penstock.daemon.board import Board
-from penstock.daemon.conductor import Conductor, Cycle, Watch
+from penstock.daemon.conductor import Conductor, Cycle
 from penstock.daemon.config import Configuration
 from penstock.daemon.fleet import Fleet, word_for
 from penstock.daemon.forecast import Forecast, forecasts
@@ -31,6 +31,7 @@ from penstock.daemon.sweeper import Sweeper
 from penstock.daemon.tariffs import Tariffs
 from penstock.daemon.thinker import Thinker
 from penstock.daemon.troubles import Troubles
+from penstock.daemon.watch import Watch
 from penstock.daemon.whereabouts import PlacedJournal, Whereabouts
 from penstock.models import burst
 from penstock.models.model import Fit

@@ -21,7 +21,7 @@ from penstock.clock import Clock
 from penstock.daemon import costs
 from penstock.daemon.async_store import AsyncStore
 from penstock.daemon.board import Board
-from penstock.daemon.budget import ALLOWED, Ledger, Spend, Verdict, total
+from penstock.daemon.budget import Ledger, Spend, Verdict, total
 from penstock.daemon.database import DiskTrouble
 from penstock.daemon.fleet import LEDGER_NAME, Fleet
 from penstock.daemon.learning import Learner
@@ -32,13 +32,12 @@ from penstock.daemon.store import Store
 from penstock.daemon.sweeper import Sweeper
 from penstock.daemon.thinker import Thinker, ThinkerError
 from penstock.daemon.troubles import Troubles
+from penstock.daemon.watch import Watch
 from penstock.models.model import Fit
-from penstock.operations.sections.section import Section
 from penstock.operations.table import OPERATIONS
 from penstock.optimizer.deliberation import Conclusion
 from penstock.probes.leftovers import SweepSummary
-from penstock.probes.probe import Leftover, Probe
-from penstock.units import format_bytes
+from penstock.probes.probe import Leftover
 from penstock.vocabulary import (
     Context,
     Cost,
@@ -51,7 +50,6 @@ from penstock.vocabulary import (
     ProbePlan,
     Reason,
     Setting,
-    Tariff,
 )
 
 log = logging.getLogger(__name__)
@@ -94,20 +92,6 @@ class _End:
     sentence: str
     outcome: Outcome[Any] | None = None
     is_stopped: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Watch:
-    """One context that is kept up to date, and by which probe."""
-
-    context: Context
-    section: Section
-    probe: Probe[Any]
-    tariff: Tariff
-
-    @property
-    def cost_max(self) -> Cost:
-        return self.section.cost_max(self.tariff)
 
 
 @dataclass(eq=False)
@@ -184,7 +168,7 @@ class Conductor:
         fit = self.board.fit(context.place)
         if fit is None:
             return ""
-        least = _least(self._watches[context], fit)
+        least = self._watches[context].least(fit)
         return self.ledger.allows(context.operation, least, self.clock.now()).sentence
 
     def request_sweep(self) -> asyncio.Future[SweepSummary]:
@@ -295,8 +279,8 @@ class Conductor:
             avoided.popleft()  # a service that was down must not keep what it is once it is up from being seen
             conclusion = await self._propose(watch, allowance)
         plan = conclusion.plan
-        wanted = plan.cost_max if plan else _wanted(watch, conclusion.fit)
-        verdict = _memory_verdict(watch, conclusion.memory_bytes_min)
+        wanted = plan.cost_max if plan else watch.wanted(conclusion.fit)
+        verdict = watch.memory_verdict(conclusion.memory_bytes_min)
         if verdict.is_allowed:
             # The clock may have been set since: an hour that was over counts again.
             verdict = self.ledger.allows(watch.context.operation, wanted, self.clock.now())
@@ -575,34 +559,6 @@ class Conductor:
         if advice.has_expired(now):
             ended = f"{advice.expires_at:%Y-%m-%d %H:%M} UTC"
             self.troubles.note_expired(context, f"its advice has expired ({ended}): {reason}")
-
-
-def _memory_verdict(watch: Watch, memory_bytes_min: int | None) -> Verdict:
-    """Whether any setting keeps what a probe may hold; `memory_bytes_min` is what all of them hold where none does."""
-    most = watch.section.memory_bytes_max
-    if most is None or memory_bytes_min is None:
-        return ALLOWED
-    return Verdict(
-        f"a probe holds at least {format_bytes(memory_bytes_min)}, and "
-        f"probes.{watch.context.operation}.memory_bytes_max allows {format_bytes(most)}: raise it"
-    )
-
-
-def _wanted(watch: Watch, fit: Fit) -> Cost:
-    """What was not to be had where nothing is planned: what a probe may take, and what the gentlest one costs."""
-    model, context = OPERATIONS[watch.context.operation].model, watch.context
-    gentlest = model.legal(context, model.ramp(context)[0])
-    (least,), most = model.probe_costs(fit, context, [gentlest], watch.tariff), watch.cost_max
-    return dataclasses.replace(most, credit_bytes=least.credit_bytes, usd=most.usd or least.usd)
-
-
-def _least(watch: Watch, fit: Fit) -> Cost:
-    """What no step of the safe start goes below, in anything; it may be broken off by its time."""
-    model, context = OPERATIONS[watch.context.operation].model, watch.context
-    steps = [model.legal(context, step) for step in model.ramp(context)]
-    costs = model.probe_costs(fit, context, steps, watch.tariff)
-    least = {f.name: min(getattr(cost, f.name) for cost in costs) for f in dataclasses.fields(Cost)}
-    return Cost(**{**least, "duration_seconds": 0.0})
 
 
 def _foreseen(fit: Fit, plan: ProbePlan[Any]) -> Estimate | None:

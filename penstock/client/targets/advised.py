@@ -8,6 +8,7 @@ of up to 12 h (docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuid
 from __future__ import annotations
 
 from math import ceil, floor
+from sys import maxsize
 from typing import TYPE_CHECKING, NamedTuple, Union
 
 from penstock.client.operations import S3_DOWNLOAD, S3_UPLOAD, SQS_DELIVERY
@@ -147,52 +148,53 @@ def upload_of(document: Mapping[str, Any], object_size_bytes: int | str | None =
     For the size that was asked about the threshold agrees with the part size as it is answered: what is to be split is
     at or above it, what is to go whole is below. It is kept so for another size, and where none was advised.
     """
-    setting, derived = document["setting"], document["derived"]
-    size = max(1, size_or_none(object_size_bytes) or document["payload_size_bytes"])
-    part = legal_part_size_bytes(int(setting["part_size_bytes"]), size)
-    return Transfer(
-        size_knob="part_size_bytes",
-        object_size_bytes=size,
-        request_size_bytes=part,
-        multipart_threshold_bytes=_threshold_bytes(
-            derived.get("multipart_threshold_bytes", part), part, size
-        ),
-        **_of_any_transfer(document),
-    )
+    size = _size_of(document, object_size_bytes)
+    part = legal_part_size_bytes(int(document["setting"]["part_size_bytes"]), size)
+    return _transfer(document, "part_size_bytes", size, part, (PART_SIZE_BYTES_MIN, SINGLE_PUT_BYTES_MAX))
 
 
 def download_of(document: Mapping[str, Any], object_size_bytes: int | str | None = None) -> Transfer:
     """The download that an answer of the socket advises. As with `upload_of`, the threshold agrees with the range."""
-    setting, derived = document["setting"], document["derived"]
-    size = max(1, size_or_none(object_size_bytes) or document["payload_size_bytes"])
-    part = max(RANGE_SIZE_BYTES_MIN, int(setting["range_size_bytes"]))
-    threshold = int(derived.get("multipart_threshold_bytes", part))
+    derived, size = document["derived"], _size_of(document, object_size_bytes)
+    part = max(RANGE_SIZE_BYTES_MIN, int(document["setting"]["range_size_bytes"]))
     told = {name: max(1, int(derived[name])) for name in _OF_READERS if derived.get(name)}
-    return Transfer(
-        size_knob="range_size_bytes",
-        object_size_bytes=size,
-        is_random=document.get("demand", {}).get("access") == "random",
-        request_size_bytes=part,
-        multipart_threshold_bytes=min(max(1, threshold), size) if part < size else max(threshold, size + 1),
-        **_of_any_transfer(document),
-        **told,
-    )
+    is_random = document.get("demand", {}).get("access") == "random"
+    return _transfer(document, "range_size_bytes", size, part, (1, maxsize), is_random=is_random, **told)
 
 
-def _of_any_transfer(document: Mapping[str, Any]) -> dict[str, Any]:
+def _size_of(document: Mapping[str, Any], object_size_bytes: int | str | None) -> int:
+    return max(1, size_or_none(object_size_bytes) or document["payload_size_bytes"])
+
+
+def _transfer(
+    document: Mapping[str, Any],
+    size_knob: str,
+    size: int,
+    part: int,
+    thresholds: tuple[int, int],
+    **rest: Any,
+) -> Transfer:
+    """What both have; the threshold of the answer, within these, agrees with the size of a request."""
     derived, demand = document["derived"], document.get("demand", {})
+    threshold, (least, most) = int(derived.get("multipart_threshold_bytes", part)), thresholds
+    threshold = min(max(threshold, least), size) if part < size else max(threshold, size + 1)
     threads = max(1, int(document["setting"]["thread_count"]))
     limit, hedge = derived.get("rate_limit_bytes_per_second"), derived.get("hedge_timeout_seconds")
     object_count = max(1, int(demand.get("object_count", 1)))
-    return {
-        "object_count": object_count,
-        "split_object_count": max(1, int(demand.get("split_object_count", object_count))),
-        "thread_count": threads,
-        "thread_count_max": demand.get("thread_count_max"),
-        "connection_pool_count": max(threads, int(derived.get("connection_pool_count", 0))),
-        "rate_limit_bytes_per_second": max(1, int(limit)) if limit else None,
-        "hedge_timeout_seconds": float(hedge) if hedge else None,
-    }
+    return Transfer(
+        size_knob=size_knob,
+        object_size_bytes=size,
+        object_count=object_count,
+        split_object_count=max(1, int(demand.get("split_object_count", object_count))),
+        thread_count=threads,
+        thread_count_max=demand.get("thread_count_max"),
+        request_size_bytes=part,
+        multipart_threshold_bytes=min(threshold, most),
+        connection_pool_count=max(threads, int(derived.get("connection_pool_count", 0))),
+        rate_limit_bytes_per_second=max(1, int(limit)) if limit else None,
+        hedge_timeout_seconds=float(hedge) if hedge else None,
+        **rest,
+    )
 
 
 def delivery_of(document: Mapping[str, Any], _object_size_bytes: int | str | None = None) -> Delivery:
@@ -253,9 +255,3 @@ def stated(advised: Advised) -> tuple[str, ...]:
 def field_of(advised: Advised, name: str) -> str:
     """What advice calls what has this name here."""
     return advised.size_knob if isinstance(advised, Transfer) and name == "request_size_bytes" else name
-
-
-def _threshold_bytes(wanted_bytes: float, part_size_bytes: int, object_size_bytes: int) -> int:
-    if part_size_bytes < object_size_bytes:
-        return min(max(int(wanted_bytes), PART_SIZE_BYTES_MIN), object_size_bytes, SINGLE_PUT_BYTES_MAX)
-    return min(max(int(wanted_bytes), object_size_bytes + 1), SINGLE_PUT_BYTES_MAX)

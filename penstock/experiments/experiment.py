@@ -211,6 +211,16 @@ def published_points(name: str, points: Curve, *, is_line: bool = False) -> Seri
     return published(name, list(points), list(points.values()), is_line=is_line)
 
 
+_SHARE_POINT_COUNT_MAX = 200
+
+
+def shares(name: str, values: Sequence[float]) -> Series:
+    """How many of the values, which are sorted, are no larger than each of them."""
+    every = max(1, len(values) // _SHARE_POINT_COUNT_MAX)
+    at_most = [(index + 1) / len(values) for index in range(len(values))]
+    return Series(name=name, x=values[::every], y=at_most[::every])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
     """A figure as numbers: the seed's points beside today's."""

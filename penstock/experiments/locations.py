@@ -34,6 +34,7 @@ from penstock.experiments.experiment import (
     published,
     published_points,
     quantile,
+    shares,
 )
 from penstock.experiments.random_times import (
     INTERVAL_REACH,
@@ -228,7 +229,7 @@ def _plots(records: Records) -> Sequence[Plot]:
     places = _places(records)
     plots = []
     for kind in _KINDS:
-        series = [_shares(place.name, place.ways[kind].speeds) for place in places]
+        series = [shares(place.name, place.ways[kind].speeds) for place in places]
         tops = [published(name, [row[kind][1]], [0.99]) for name, row in _TABLE.items()]
         plots.append(
             Plot(
@@ -254,13 +255,6 @@ def _plots(records: Records) -> Sequence[Plot]:
         is_log_y=True,
     )
     return [*plots, together]
-
-
-def _shares(name: str, speeds: Sequence[float]) -> Series:
-    """Of all requests, how many are no faster."""
-    every = max(1, len(speeds) // 200)
-    shares = [(index + 1) / len(speeds) for index in range(len(speeds))]
-    return Series(name=name, x=speeds[::every], y=shares[::every])
 
 
 def _answer(records: Records) -> Sequence[str]:

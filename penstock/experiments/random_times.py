@@ -27,6 +27,7 @@ from penstock.experiments.experiment import (
     published,
     published_points,
     quantile,
+    shares,
     upload_step,
 )
 
@@ -258,9 +259,7 @@ def _cdf_plot(records: Records, kind: str) -> Plot:
     for size, size_bytes in _SIZES.items():
         speeds = sorted(size_bytes * tps for tps in _all(records, kind, size))
         if speeds:
-            step = max(1, len(speeds) // 200)
-            shares = [(index + 1) / len(speeds) for index in range(len(speeds))]
-            series.append(Series(name=size, x=speeds[::step], y=shares[::step]))
+            series.append(shares(size, speeds))
     series.append(published_points("shares", _PUBLISHED_SHARES[kind]))
     return Plot(
         title=f"How fast a {kind} is", x_title="bytes/s", y_title="share", series=series, is_log_x=True

@@ -1,6 +1,7 @@
 """Values for tests: each call names only what its test is about."""
 
 import dataclasses
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -10,6 +11,8 @@ from penstock.models.model import Fit, PerformanceModel
 from penstock.models.prices import NetworkPath, tariff
 from penstock.models.s3.upload import S3UploadSetting
 from penstock.models.sqs.setting import SqsDeliverySetting
+from penstock.operations.table import OPERATIONS
+from penstock.optimizer.deliberation import Case, Conclusion, deliberate
 from penstock.optimizer.recommendation import recommend
 from penstock.probes.probe import Leftover, LeftoverKind
 from penstock.units import MiB
@@ -18,6 +21,7 @@ from penstock.vocabulary import (
     Basis,
     Change,
     Context,
+    Cost,
     Demand,
     Estimate,
     Inconclusive,
@@ -86,6 +90,12 @@ _CHANGE: Change[Any] = Change(
         ),
     ),
 )
+_LINK = LinkTruth(
+    round_trip_seconds=0.001,
+    connection_rate_bytes_per_second=100e6,
+    host_rate_bytes_per_second=200e6,
+    service_latency_seconds_median=0.002,
+)
 _LEFTOVER = Leftover(
     kind=LeftoverKind.S3_OBJECT, service="s3_upload", container="bucket", name="penstock-probe/1"
 )
@@ -99,6 +109,7 @@ a_fit = partial(dataclasses.replace, _FIT)
 a_recommendation = partial(dataclasses.replace, _RECOMMENDATION)
 a_change = partial(dataclasses.replace, _CHANGE)  # a place that became slower
 a_leftover = partial(dataclasses.replace, _LEFTOVER)
+a_link = partial(dataclasses.replace, _LINK)  # a quick path without chance
 
 
 def recommended(
@@ -126,15 +137,14 @@ class Noon:
         return 0.0
 
 
-def a_link(**changes: Any) -> LinkTruth:
-    """A quick path without chance."""
-    plain = LinkTruth(
-        round_trip_seconds=0.001,
-        connection_rate_bytes_per_second=100e6,
-        host_rate_bytes_per_second=200e6,
-        service_latency_seconds_median=0.002,
-    )
-    return dataclasses.replace(plain, **changes)
+def concluded(place: Place, observations: Iterable[Observation[Any]], **case: Any) -> Conclusion[Any]:
+    """What is thought of a place after these observations; `case` is what else a deliberation is about."""
+    usual = {
+        "cost_max": Cost(transferred_bytes=2**40, request_count=10**6, usd=10.0, duration_seconds=1e4),
+        "seed": 1,
+    }
+    model = OPERATIONS[place.operation].model
+    return deliberate(model, Case(place=place, observations=tuple(observations), **{**usual, **case}))
 
 
 def a_queue_setting(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 from collections.abc import Awaitable
 from functools import partial
 
@@ -14,18 +13,16 @@ from penstock.lab.link import LinkTruth
 from penstock.lab.s3 import PART_SIZE_BYTES_MIN, S3Error, S3Service
 from penstock.lab.virtual_time import VirtualClock, run_virtually
 from penstock.units import MiB
-from tests.factories import NOON
+from tests.factories import NOON, a_link
 
-
-def a_path(**changes: float) -> LinkTruth:
-    """Make a path with a round trip of 10 ms, a latency of 20 ms and 1 MB/s for one connection."""
-    plain = LinkTruth(
-        round_trip_seconds=0.01,
-        connection_rate_bytes_per_second=1e6,
-        host_rate_bytes_per_second=4e6,
-        service_latency_seconds_median=0.02,
-    )
-    return dataclasses.replace(plain, **changes)  # type: ignore[arg-type]  # only numbers are changed
+# A round trip of 10 ms, a latency of 20 ms and 1 MB/s for one connection.
+a_path = partial(
+    a_link,
+    round_trip_seconds=0.01,
+    connection_rate_bytes_per_second=1e6,
+    host_rate_bytes_per_second=4e6,
+    service_latency_seconds_median=0.02,
+)
 
 
 def an_s3(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import ceil
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,10 +13,11 @@ import pytest
 from penstock.models.model import Belief, Suspicion
 from penstock.models.s3.upload import S3UploadModel, S3UploadSetting
 from penstock.optimizer import surrogate
-from penstock.optimizer.deliberation import Case, Conclusion, deliberate
+from penstock.optimizer.deliberation import Conclusion
 from penstock.optimizer.proposal import _share, knowledge_gradient
 from penstock.units import GiB, MiB, TiB
 from penstock.vocabulary import Cost, Demand, Observation, Origin, Reason
+from tests.factories import concluded as concluded_of
 from tests.factories import recommended
 from tests.unit.models.s3.upload_world import UploadWorld, a_place, a_setting, history
 
@@ -26,18 +28,11 @@ AMPLE = Cost(
 Probes = list[Observation[S3UploadSetting]]
 
 
-def concluded(
-    probes: Probes, *, cost_max: Cost = AMPLE, asks: bool = True, **rest: object
-) -> Conclusion[S3UploadSetting]:
+def concluded(probes: Probes, *, asks: bool = True, **case: Any) -> Conclusion[S3UploadSetting]:
     """The conclusion about the world."""
-    case = Case(
-        place=WORLD.place,
-        observations=tuple(probes),
-        next_context=WORLD.context if asks else None,
-        cost_max=cost_max,
-        seed=5,
-    )
-    return deliberate(MODEL, replace(case, **rest))  # type: ignore[arg-type]
+    usual = {"place": WORLD.place, "cost_max": AMPLE, "seed": 5}
+    asked = {"next_context": WORLD.context} if asks else {}
+    return concluded_of(observations=probes, **{**usual, **asked, **case})
 
 
 def tuned(world: UploadWorld, count: int) -> tuple[Probes, float]:

@@ -16,9 +16,8 @@ from penstock.models.model import Fit, handed_on
 from penstock.models.s3.download import S3DownloadModel
 from penstock.models.s3.upload import S3UploadModel
 from penstock.models.sqs.delivery import SqsDeliveryModel
-from penstock.optimizer.deliberation import Case, Conclusion, deliberate
-from penstock.vocabulary import Context, Cost, Observation, Origin, Place, Reason
-from tests.factories import recommended
+from penstock.vocabulary import Observation, Origin, Reason
+from tests.factories import concluded, recommended
 from tests.unit.models.s3 import download_world
 from tests.unit.models.s3.download_world import DownloadWorld
 from tests.unit.models.s3.upload_world import UploadWorld, a_context, a_place, a_setting, history
@@ -26,25 +25,6 @@ from tests.unit.models.s3.upload_world import UploadWorld, a_context, a_place, a
 MODELS: dict[str, Any] = {"s3_upload": S3UploadModel(), "sqs_delivery": SqsDeliveryModel()}
 HOME, AWAY = UploadWorld(place=a_place(region="us-east-1")), UploadWorld(place=a_place(region="us-west-2"))
 Observations = Sequence[Observation[Any]]
-
-
-def concluded(
-    place: Place,
-    observations: Observations,
-    *,
-    prior: Fit | None = None,
-    next_context: Context | None = None,
-) -> Conclusion[Any]:
-    """What is thought of a place after these observations."""
-    case = Case(
-        place=place,
-        observations=tuple(observations),
-        prior=prior,
-        next_context=next_context,
-        cost_max=Cost(transferred_bytes=2**40, request_count=10**6, usd=10.0, duration_seconds=1e4),
-        seed=1,
-    )
-    return deliberate(MODELS[place.operation], case)
 
 
 def reported(observations: Observations) -> list[Observation[Any]]:

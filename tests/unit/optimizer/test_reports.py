@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from datetime import timedelta
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,9 @@ from penstock.optimizer.deliberation import Case, Conclusion, deliberate
 from penstock.optimizer.objective import coordinates
 from penstock.optimizer.recommendation import assess, unmeasured
 from penstock.units import MiB
-from penstock.vocabulary import Basis, Context, Cost, Demand, Observation, Origin, Place
+from penstock.vocabulary import Basis, Context, Demand, Observation, Origin, Place
 from tests.factories import a_queue_setting, recommended
+from tests.factories import concluded as concluded_of
 from tests.unit.models.s3.upload_world import (
     DESIGN,
     FIRST_AT,
@@ -40,18 +41,7 @@ WORLDS = {
 LIAR, OTHER = 1001, 1002
 
 
-def concluded(
-    observations: list[Observation[Any]], *, next_context: Context | None = None
-) -> Conclusion[Any]:
-    """What is thought after these observations."""
-    case = Case(
-        place=a_place(),
-        observations=tuple(observations),
-        next_context=next_context,
-        cost_max=Cost(transferred_bytes=2**40, request_count=10**6, usd=10.0, duration_seconds=1e4),
-        seed=1,
-    )
-    return deliberate(MODEL, case)
+concluded = partial(concluded_of, a_place())
 
 
 @cache

@@ -229,6 +229,37 @@ class Database:
             raise
 
 
+class ReadOnly:
+    """The reading half of a database."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.notices: list[str] = []
+        self._connection = connection
+        self._path = path
+
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return list(self.each_row(sql, parameters))
+
+    def each_row(self, sql: str, parameters: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+        try:
+            with speaking_of_damage():
+                yield from self._connection.execute(sql, parameters)
+        except sqlite3.DatabaseError as error:
+            raise trouble_with(self._path, error) from error
+
+    def write(self, _work: Callable[[sqlite3.Connection], T]) -> T:
+        raise DiskTrouble(f"the database {self._path} was opened for reading only")
+
+    def shrink(self) -> bool:
+        return False
+
+    def copies(self) -> list[Path]:
+        return []
+
+    def close(self) -> None:
+        self._connection.close()
+
+
 def holder(path: Path) -> str | None:
     """The process that works on this database, if one does."""
     try:

@@ -15,7 +15,7 @@ import sqlite3
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,11 +26,11 @@ from penstock.daemon.database import (
     Database,
     DiskTrouble,
     Lost,
+    ReadOnly,
     open_read_only,
-    speaking_of_damage,
-    trouble_with,
 )
 from penstock.daemon.journal_rescue import rescue_leftovers
+from penstock.daemon.retention import forgotten
 from penstock.daemon.rows import (
     PLACE_COLUMNS,
     UNREADABLE,
@@ -79,23 +79,7 @@ T = TypeVar("T")
 OutcomeT = TypeVar("OutcomeT", bound="Outcome[Any]")
 PENDING_COUNT_MAX = 10_000
 PRUNED_COUNT_MAX = 5_000  # rows of one table in one go, so that no transaction is long
-REPORT_COUNT_MAX = 20_000  # of applications
-REPORT_COUNT_MAX_PER_USER = 2_000
-OBSERVATION_COUNT_MAX = 200_000  # measured: 0.9 kB each, and 0.2 s of checking at the start for 100,000
-INCONCLUSIVE_COUNT_MAX = 20_000
-FIT_COUNT_MAX = 5_000
-RECOMMENDATION_COUNT_MAX = 20_000
-CHANGE_COUNT_MAX = 2_000  # whatever their age
-BACKLOG_COUNT_MAX = 40_000  # a year of quarters of an hour
-CLIENT_HOUR_COUNT_MAX = 20_000  # 0.6 kB each
-CLIENT_HOUR_COUNT_MAX_PER_USER = 5_000
-HARM_COUNT_MAX = 5_000
-SPEND_RETENTION = timedelta(days=400)
 COPY_DAY_COUNT = 30  # of work since an upgrade: nobody goes back after that
-# The condition on observations that so many newer ones of their place have followed.
-_HAS_NEWER = f"""(SELECT count(*) FROM (SELECT 1 FROM observations AS newer WHERE ({PLACE_COLUMNS}) =
-    (observations.operation, observations.region, observations.instance_type, observations.service_class)
-    AND newer.started_at > observations.started_at LIMIT ?)) >= ?"""
 _IS_PLACE = "operation = ? AND region = ? AND instance_type = ? AND service_class = ?"
 
 
@@ -132,7 +116,7 @@ class Store:
         self._reason = ""  # of the trouble
         self.dropped_count = 0  # values that waited in memory and had to make room
         self._documents = Documents(setting_types)
-        self._database = Database(path, rescue_leftovers) if reading is None else _ReadOnly(path, reading)
+        self._database = Database(path, rescue_leftovers) if reading is None else ReadOnly(path, reading)
         self._damaged_tables: set[str] = set()  # of which the log was told
         self._pending: deque[Row[Any]] = deque()  # only while the disk is in trouble
 
@@ -206,7 +190,7 @@ class Store:
 
         What waits for the disk is not among them.
         """
-        assert isinstance(self._database, _ReadOnly), (
+        assert isinstance(self._database, ReadOnly), (
             "one long question would keep a daemon's other ones waiting"
         )
         # As bytes: what is no text in them is found by the decoder.
@@ -476,38 +460,8 @@ class Store:
         newest `kept_count` observations of each place, from which it is learned: neither a host that was off for a
         season nor one whose clock is ahead begins again with nothing.
         """
-        old = date_text(now - timedelta(seconds=retention_seconds))
-        fits = f"fit_id NOT IN (SELECT max(fit_id) FROM fits GROUP BY {PLACE_COLUMNS})"
-        advice = f"""recommendation_id NOT IN (SELECT max(recommendation_id) FROM recommendations
-                     GROUP BY {PLACE_COLUMNS}, payload_size_bytes, demand)"""
-        bounds = {
-            ("report", "started_at"): REPORT_COUNT_MAX,
-            ("client_hour", "began_at"): CLIENT_HOUR_COUNT_MAX,
-            ("harm", "started_at"): HARM_COUNT_MAX,
-            ("inconclusive", "started_at"): INCONCLUSIVE_COUNT_MAX,
-            ("fit", "fitted_at"): FIT_COUNT_MAX,
-            ("recommendation", "issued_at"): RECOMMENDATION_COUNT_MAX,
-            ("backlog", "began_at"): BACKLOG_COUNT_MAX,
-        }
-        keeping = {"fit": f" AND {fits}", "recommendation": f" AND {advice}"}
-        conditions: list[tuple[str, str, Sequence[Any]]] = [
-            ("observations", f"started_at < ? AND {_HAS_NEWER}", (old, kept_count, kept_count)),
-            ("observations", _beyond("observation"), (OBSERVATION_COUNT_MAX,)),
-            ("reports", _beyond_of_user("report", "reporter_uid"), (REPORT_COUNT_MAX_PER_USER,)),
-            ("client_hours", _beyond_of_user("client_hour", "user_id"), (CLIENT_HOUR_COUNT_MAX_PER_USER,)),
-            *(
-                (f"{noun}s", f"({date} < ? OR {_beyond(noun)}){keeping.get(noun, '')}", (old, most))
-                for (noun, date), most in bounds.items()
-            ),
-            ("changes", _beyond("change"), (CHANGE_COUNT_MAX,)),
-            # What a budget counts stays, whatever the clock says of its age.
-            (
-                "spend",
-                "hour_at < ? AND rowid NOT IN (SELECT rowid FROM spend ORDER BY rowid DESC LIMIT ?)",
-                (date_text(now - SPEND_RETENTION), ROW_COUNT_MAX),
-            ),
-        ]
-        return sum(self._delete(table, condition, parameters) for table, condition, parameters in conditions)
+        doomed = forgotten(now=now, retention_seconds=retention_seconds, kept_count=kept_count)
+        return sum(self._delete(table, condition, parameters) for table, condition, parameters in doomed)
 
     def shrink(self) -> bool:
         """Give a little of what was forgotten back to the disk; whether there is more. Raises DiskTrouble."""
@@ -607,37 +561,6 @@ class Store:
         return (row.value for row in self._pending if isinstance(row.value, kind))
 
 
-class _ReadOnly:
-    """The reading half of a database."""
-
-    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
-        self.notices: list[str] = []
-        self._connection = connection
-        self._path = path
-
-    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        return list(self.each_row(sql, parameters))
-
-    def each_row(self, sql: str, parameters: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
-        try:
-            with speaking_of_damage():
-                yield from self._connection.execute(sql, parameters)
-        except sqlite3.DatabaseError as error:
-            raise trouble_with(self._path, error) from error
-
-    def write(self, _work: Callable[[sqlite3.Connection], T]) -> T:
-        raise DiskTrouble(f"the database {self._path} was opened for reading only")
-
-    def shrink(self) -> bool:
-        return False
-
-    def copies(self) -> list[Path]:
-        return []
-
-    def close(self) -> None:
-        self._connection.close()
-
-
 def _newest(outcomes: Iterable[OutcomeT], count_max: int) -> list[OutcomeT]:
     """Oldest first."""
     return sorted(outcomes, key=lambda outcome: outcome.started_at)[-count_max:]
@@ -649,15 +572,3 @@ def _is_since(outcome: Outcome[Any], since: datetime | None) -> bool:
 
 def _is_report(value: object) -> bool:
     return isinstance(value, Observation) and value.origin is Origin.APPLICATION
-
-
-def _beyond(noun: str) -> str:
-    """The condition on rows that so many newer ones have followed: rows, for numbers are left out and given anew."""
-    excess = f"max(0, (SELECT count(*) FROM {noun}s) - ?)"
-    return f"{noun}_id IN (SELECT {noun}_id FROM {noun}s ORDER BY {noun}_id LIMIT {excess})"
-
-
-def _beyond_of_user(noun: str, user: str) -> str:
-    """The condition on rows that so many newer ones of the same user have followed."""
-    number = f"row_number() OVER (PARTITION BY {user} ORDER BY {noun}_id DESC)"
-    return f"{noun}_id IN (SELECT {noun}_id FROM (SELECT {noun}_id, {number} AS number FROM {noun}s) WHERE number > ?)"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.daemon import store as store_module
+from penstock.daemon import retention
 from penstock.daemon.async_store import AsyncStore
 from penstock.daemon.client_hours import HOUR_SECONDS, keep_client_hours
 from penstock.daemon.hearing import Hearing
@@ -83,7 +83,7 @@ async def test_all_that_was_heard_is_kept_once(clock: VirtualClock, tmp_path: Pa
 
 def test_a_user_makes_room_for_his_own_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Names that one user makes up displace no hour of another; what is too old goes."""
-    monkeypatch.setattr(store_module, "CLIENT_HOUR_COUNT_MAX_PER_USER", 5)
+    monkeypatch.setattr(retention, "CLIENT_HOUR_COUNT_MAX_PER_USER", 5)
     with contextlib.closing(Store(tmp_path / "penstock.db", setting_types())) as store:
         store.put_client_hours([an_hour(user_id=8), an_hour()])
         store.put_client_hours([an_hour(user_id=8)])  # the same once more

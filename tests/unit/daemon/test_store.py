@@ -246,7 +246,7 @@ def test_numbers_are_bounded_whatever_the_age(store: Store, monkeypatch: pytest.
         "FIT_COUNT_MAX",
         "RECOMMENDATION_COUNT_MAX",
     ):
-        monkeypatch.setattr(f"penstock.daemon.store.{name}", 2)
+        monkeypatch.setattr(f"penstock.daemon.retention.{name}", 2)
     for number in range(5):
         store.add_observations([an_observation(started_at=NOON + number * MINUTE)])
         store.add_inconclusive(an_inconclusive(started_at=NOON + number * MINUTE))
@@ -265,7 +265,7 @@ def test_a_change_that_is_described_anew_displaces_no_other(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However often: it is one change."""
-    monkeypatch.setattr("penstock.daemon.store.CHANGE_COUNT_MAX", 2)
+    monkeypatch.setattr("penstock.daemon.retention.CHANGE_COUNT_MAX", 2)
     store.put_change(a_change(noticed_at=NOON - MINUTE))
     for _ in range(9):
         store.put_change(a_change())
@@ -291,7 +291,7 @@ def test_what_a_budget_counts_stays_whatever_the_clock_says(store: Store) -> Non
 
 def test_spend_is_bounded_by_its_age(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond what a ledger holds."""
-    monkeypatch.setattr("penstock.daemon.store.ROW_COUNT_MAX", 1)
+    monkeypatch.setattr("penstock.daemon.retention.ROW_COUNT_MAX", 1)
     hours = [NOON, NOON + timedelta(hours=1)]
     for hour_at in hours:
         store.add_spend(Spend(hour_at=hour_at, operation="s3_upload", cost=Cost(usd=0.5)))

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.daemon import database
-from penstock.daemon import store as stored
+from penstock.daemon import database, retention
 from penstock.daemon.rows import row_of
 from penstock.daemon.store import Store
 from penstock.vocabulary import Observation, Origin
@@ -52,8 +51,8 @@ def test_each_user_is_heard(store: Store) -> None:
 
 def test_a_user_fills_only_his_share_of_the_disk(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is beyond it goes, oldest first; what others said stays."""
-    monkeypatch.setattr(stored, "REPORT_COUNT_MAX_PER_USER", 10)
-    monkeypatch.setattr(stored, "REPORT_COUNT_MAX", 25)
+    monkeypatch.setattr(retention, "REPORT_COUNT_MAX_PER_USER", 10)
+    monkeypatch.setattr(retention, "REPORT_COUNT_MAX", 25)
     store.add_observations([a_report(0, uid=7), *(a_report(n) for n in range(50))])
     while store.prune(now=NOON, retention_seconds=3600.0):
         pass

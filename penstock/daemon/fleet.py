@@ -125,8 +125,12 @@ class Fleet:
         return any(one.observation.started_at >= since for one in evidence)
 
     def postpone(self, trouble: str) -> None:
-        """The visit that is due is not made, for this reason; later it may be."""
-        self._fail(trouble)
+        """The visit that is due is not made, or failed, for this reason; later it may be."""
+        if self._trouble is None:
+            _log.warning("the fleet's bucket is not read: %s; this host learns alone until it is", trouble)
+        self._trouble = trouble
+        self._be_due()
+        self._pause_seconds = min(2 * self._pause_seconds, PAUSE_SECONDS_MAX)
 
     async def visit(self, own: Own) -> None:
         """Read what is new of each place, and write what was measured here. Fails by saying so in `document`."""
@@ -146,9 +150,9 @@ class Fleet:
                     may_write = bool(self._right.is_held)
                     await self.seats.take(self._bucket, place, may_write=may_write, measures=measures)
         except TimeoutError:
-            self._fail(f"the bucket did not answer within {VISIT_SECONDS_MAX:g} s")
+            self.postpone(f"the bucket did not answer within {VISIT_SECONDS_MAX:g} s")
         except RequestError as trouble:
-            self._fail(str(trouble))
+            self.postpone(str(trouble))
         else:
             if self._trouble is not None:
                 _log.warning("the fleet's bucket is there again")
@@ -248,13 +252,6 @@ class Fleet:
 
     def _key(self, place: Place) -> str:
         return prior.key(self.section.key_prefix, place)
-
-    def _fail(self, trouble: str) -> None:
-        if self._trouble is None:
-            _log.warning("the fleet's bucket is not read: %s; this host learns alone until it is", trouble)
-        self._trouble = trouble
-        self._be_due()
-        self._pause_seconds = min(2 * self._pause_seconds, PAUSE_SECONDS_MAX)
 
     def _be_due(self) -> None:
         jitter = self._chance.uniform(1 - JITTER_FRACTION, 1 + JITTER_FRACTION)

@@ -247,18 +247,15 @@ class QueueConsumer:
         entries = [{"Id": str(i), "ReceiptHandle": handle} for i, (_, handle) in enumerate(receipts)]
         answer, seconds = self._ask(self._client.delete_message_batch, Entries=entries)
         if answer is None:
-            for number, _ in receipts:
-                self._messages.note_handled(number)  # to be tried again, or it would come back
+            self._messages.put_back(receipts)  # to be tried again, or they would come back
             return
         refused = {int(entry["Id"]): entry.get("SenderFault", True) for entry in answer.get("Failed") or ()}
         deleted_count = 0
-        for index, (number, handle) in enumerate(receipts):
+        for index, receipt in enumerate(receipts):
             if refused.get(index) is False:
-                self._messages.note_handled(number)
-            elif index in refused:
-                self._messages.give_up(number)  # its handle is too old: it comes back
-            else:
-                deleted_count += self._messages.note_deleted(number, handle)
+                self._messages.put_back([receipt])
+            else:  # where it was refused, its handle is too old: the message has a newer one, or comes back
+                deleted_count += self._messages.note_spent(*receipt) and index not in refused
         with self._lock:
             self._figures.note_delete(deleted_count, seconds)
         if False in refused.values():

@@ -9,7 +9,7 @@ from math import ceil
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
 _LINGER_SECONDS = 0.02  # a deletion waits so long for others to share its request
@@ -20,10 +20,10 @@ _KNOWN_COUNT_MAX = 10_000  # messages that were worked off, by which later copie
 
 
 class Messages:
-    """What was received and is not yet deleted: how many, how old, and by which handle each is deleted.
+    """What was received and is not yet deleted: how many, how old, and by which handles each is deleted.
 
-    Safe to share between threads. A handle is replaced when a copy of its message is received, and then deletes
-    nothing any more.
+    Safe to share between threads. A copy of a message has a handle of its own, and only the newest deletes it for
+    certain. Which one that is cannot be told by when they are noted here, so it is deleted by each.
     """
 
     def __init__(self, *, window: int, pause_at_seconds: float) -> None:
@@ -31,9 +31,9 @@ class Messages:
         self._pause_at_seconds = pause_at_seconds
         self._changed = threading.Condition()  # which who holds it may enter again
         self._expected_count = 0  # that requests under way may bring
-        self._handles: dict[str, str] = {}  # by message, undeleted
+        self._handles: dict[str, dict[str, None]] = {}  # by message, undeleted
         self._received_seconds: dict[str, float] = {}  # of the same, on the monotonic clock, oldest first
-        self._handled: deque[str] = deque()
+        self._handled: deque[tuple[str, str]] = deque()  # with one of its handles
         self._known: OrderedDict[str, None] = OrderedDict()
         self._unbegun: dict[str, None] = {}  # received, and nobody handles it yet
         self._polls: dict[int, float] = {}  # by thread: when its poll is over at the latest
@@ -69,20 +69,17 @@ class Messages:
             self._changed.notify_all()
 
     def is_new(self, message: Mapping[str, Any]) -> bool:
-        """Take it in; whether it is to be handled. A copy only brings the handle that deletes it now."""
-        number = message["MessageId"]
+        """Take it in; whether it is to be handled. A copy only brings one more handle."""
+        number, handle = message["MessageId"], message["ReceiptHandle"]
         with self._changed:
             is_pending, is_known = number in self._handles, number in self._known
-            self._handles[number] = message["ReceiptHandle"]
+            self._handles.setdefault(number, {})[handle] = None
             self._received_seconds.setdefault(number, time.monotonic())
-            if is_pending:
-                return False
             if is_known:
-                self._handled.append(number)
-                self._changed.notify_all()
-            else:
+                self.put_back([(number, handle)])
+            elif not is_pending:
                 self._unbegun[number] = None
-            return not is_known
+            return not is_pending and not is_known
 
     def begin(self, number: str) -> bool:
         """Whether to handle it: not after a stop, when it is given back."""
@@ -117,7 +114,8 @@ class Messages:
             entries = []
             for number in taken:
                 is_ours_again = number in self._given_back and later > 0
-                entries.append((self._handles[number], ceil(later) + 1 if is_ours_again else 0))
+                newest = next(reversed(self._handles[number]))
+                entries.append((newest, ceil(later) + 1 if is_ours_again else 0))
                 del self._unbegun[number]
                 self._given_back.add(number)
                 self._forget(number)
@@ -141,11 +139,12 @@ class Messages:
     def note_handled(self, number: str) -> None:
         """It can be deleted."""
         with self._changed:
-            self._handled.append(number)
             self._known[number] = None
-            while len(self._known) > _KNOWN_COUNT_MAX:
-                self._known.popitem(last=False)
-            self._changed.notify_all()
+            while len(self._known) > _KNOWN_COUNT_MAX + len(self._handles):
+                oldest, _ = self._known.popitem(last=False)
+                if oldest in self._handles:  # a copy of it is to be deleted, too
+                    self._known[oldest] = None
+            self.put_back([(number, handle) for handle in self._handles[number]])
 
     def take_handled(self, count: int) -> list[tuple[str, str]] | None:
         """Messages to delete and their handles, up to so many; None when there will be no more."""
@@ -159,23 +158,25 @@ class Messages:
     def pop_handled(self, count: int) -> list[tuple[str, str]]:
         """The same without waiting, and also after the end."""
         with self._changed:
-            taken = [self._handled.popleft() for _ in range(min(count, len(self._handled)))]
-            handles = self._handles
-            return [(number, handles[number]) for number in dict.fromkeys(taken) if number in handles]
+            return [self._handled.popleft() for _ in range(min(count, len(self._handled)))]
 
-    def note_deleted(self, number: str, handle: str) -> bool:
-        """It was deleted by this handle; False when a copy came meanwhile, which is deleted next, or was already."""
+    def put_back(self, receipts: Iterable[tuple[str, str]]) -> None:
+        """These are to be deleted, once more where that failed."""
         with self._changed:
-            newest = self._handles.get(number)
-            if newest == handle:
+            self._handled.extend(receipts)
+            self._changed.notify_all()
+
+    def note_spent(self, number: str, handle: str) -> bool:
+        """This handle has deleted what it could; whether it was the last of its message, which is then gone."""
+        with self._changed:
+            handles = self._handles[number]
+            del handles[handle]
+            if not handles:
                 self._forget(number)
-            elif newest is not None:
-                self._handled.append(number)
-                self._changed.notify_all()
-            return newest == handle
+            return not handles
 
     def give_up(self, number: str) -> None:
-        """It is not deleted by this handle: it comes back after its timeout."""
+        """It was not handled: it comes back after its timeout."""
         with self._changed:
             self._unbegun.pop(number, None)
             self._forget(number)

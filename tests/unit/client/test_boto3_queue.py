@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import math
 import sys
 import threading
 import time
@@ -32,9 +31,8 @@ class FakeQueue:
 
     meta = SimpleNamespace(region_name="eu-west-2")
 
-    def __init__(self, message_count: int, *, copy_every: int = 0, timeout_seconds: float = math.inf) -> None:
+    def __init__(self, message_count: int, *, copy_every: int = 0) -> None:
         self._lock = threading.Lock()
-        self._timeout_seconds = timeout_seconds  # of visibility
         self._visible = deque(f"m{n}" for n in range(message_count))
         self._handles: dict[str, str] = {}
         self._copy_every = copy_every
@@ -45,8 +43,6 @@ class FakeQueue:
         self.refusals: deque[Exception] = deque()
         self.entry_refusal: Callable[[str], bool | None] = lambda _number: None
         self._received = Counter[str]()
-        self._received_seconds: dict[str, float] = {}  # the last time
-        self.come_back_count = 0  # after their timeout
         self.is_answering = threading.Event()  # a poll of the empty queue waits for it
         self.is_answering.set()
         self.waiting_poll_count = 0
@@ -58,7 +54,6 @@ class FakeQueue:
             self.waiting_poll_count += 1
             self.is_answering.wait(30.0)
         with self._lock:
-            self._give_up_waiting()
             self.asked_count_max = max(self.asked_count_max, MaxNumberOfMessages)
             if self.refusals:
                 raise self.refusals.popleft()
@@ -66,7 +61,6 @@ class FakeQueue:
             messages = []
             for number in taken:
                 self._received[number] += 1
-                self._received_seconds[number] = time.monotonic()
                 handle = self._handles[number] = f"{number}/{self._received[number]}"
                 messages.append({"MessageId": number, "ReceiptHandle": handle, "Body": "x" * 100})
                 if (
@@ -80,13 +74,6 @@ class FakeQueue:
         if not messages:
             time.sleep(0.005)
         return {"Messages": messages, "ResponseMetadata": {"RetryAttempts": 0}}
-
-    def _give_up_waiting(self) -> None:
-        late = time.monotonic() - self._timeout_seconds
-        back = [number for number in self.in_flight if self._received_seconds[number] < late]
-        self.in_flight -= set(back)
-        self._visible.extend(back)
-        self.come_back_count += len(back)
 
     def delete_message_batch(self, *, QueueUrl: str, Entries: list[dict[str, str]]) -> Any:  # noqa: N803
         assert QueueUrl == URL
@@ -203,11 +190,8 @@ def haste(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_message_is_handled_once_and_deleted() -> None:
-    """Also where every third comes as a copy, before or after it was worked off.
-
-    Of two answers at once, the older one may be noted last, with a handle that deletes nothing: it comes back.
-    """
-    queue, handled = FakeQueue(300, copy_every=3, timeout_seconds=0.5), Counter[str]()
+    """Also where every third comes as a copy, before or after it was worked off."""
+    queue, handled = FakeQueue(300, copy_every=3), Counter[str]()
     reporter = consumed(queue, lambda message: handled.update([message["MessageId"]]))
     assert queue.left == set()
     assert set(handled.values()) == {1}
@@ -216,7 +200,7 @@ def test_every_message_is_handled_once_and_deleted() -> None:
     measures = report["measures"]
     assert measures["duplicate_count"] == measures["received_count"] - 300
     assert 300 <= measures["deleted_count"] <= measures["received_count"]
-    assert measures["received_count"] <= 400 + queue.come_back_count
+    assert measures["received_count"] == 400
 
 
 def test_the_report_is_what_the_daemon_reads() -> None:
@@ -582,6 +566,55 @@ def test_what_polls_of_our_own_bring_again_is_given_back_for_when_they_are_over(
         assert messages.is_new({"MessageId": "m1", "ReceiptHandle": f"m1/{n}"})
         seconds += [seconds for _, seconds in messages.take_unbegun(10)]
     assert seconds == [0, 21, 21]
+
+
+def an_answer(handle: str) -> dict[str, str]:
+    """A message, or a copy of it."""
+    return {"MessageId": handle.partition("/")[0], "ReceiptHandle": handle}
+
+
+def test_a_message_is_deleted_by_the_handles_of_all_its_copies() -> None:
+    """The newest alone deletes it, and a thread that was held up may note an older one last."""
+    messages = queue_messages.Messages(window=10, pause_at_seconds=1.0)
+    assert messages.is_new(an_answer("m1/2"))
+    assert not messages.is_new(an_answer("m1/1"))
+    messages.note_handled("m1")
+    assert not messages.is_new(an_answer("m1/3"))
+    receipts = messages.pop_handled(10)
+    assert receipts == [("m1", "m1/2"), ("m1", "m1/1"), ("m1", "m1/3")]
+    assert [messages.note_spent(*receipt) for receipt in receipts] == [False, False, True]
+    assert messages.undeleted_count == 0
+
+
+def test_a_handle_that_is_too_old_gives_up_no_message_that_has_another() -> None:
+    """A FIFO queue refuses it; the message is deleted by its newer one, and counted once."""
+    queue, refusals = FakeQueue(1), iter([True])
+    queue.entry_refusal = lambda _number: next(refusals, None)
+
+    def handle(_message: Mapping[str, Any]) -> None:
+        queue.put("m0")
+        assert settled(lambda: consumer._figures.duplicate_count == 1)
+
+    with running(queue, handle) as consumer:
+        assert settled(lambda: not queue.left and consumer.undeleted_count == 0)
+        assert consumer._figures.deleted_count == 1
+
+
+def test_a_message_that_waits_to_be_deleted_is_known_for_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else its copies would be neither handled nor deleted, and hold their room for ever."""
+    monkeypatch.setattr(queue_messages, "_KNOWN_COUNT_MAX", 2)
+    messages = queue_messages.Messages(window=10, pause_at_seconds=1.0)
+    for number in ("m1", "m2", "m3", "m4", "m5"):
+        messages.is_new(an_answer(f"{number}/1"))
+        messages.note_handled(number)
+        if number != "m1":
+            (*_, newest) = messages.pop_handled(10)
+            messages.note_spent(*newest)
+            messages.put_back([("m1", "m1/1")])
+    assert not messages.is_new(an_answer("m1/2"))
+    for receipt in messages.pop_handled(10):
+        messages.note_spent(*receipt)
+    assert messages.undeleted_count == 0
 
 
 def test_a_late_copy_of_what_was_handled_is_deleted() -> None:

@@ -48,6 +48,9 @@ _END_SECONDS_MAX = 30.0  # for the deletions that are left at the end
 _REPORT_SECONDS = 60.0
 _BUSY_FRACTION = 0.9  # of the time of all that receive: from here on they have none for more messages
 _WORK_RATIO_MIN = 2.0  # of what handling takes over what was stated
+HOLD_SECONDS_MAX = 3600.0  # for a message that is handled, beyond which it is taken for one that hangs
+_HIDE_AGAIN_FRACTION = 0.5  # of the visibility timeout
+_TIMEOUT_UNKNOWN_SECONDS = 180.0  # as often as for such a one the queue is asked for its own
 
 
 class QueueConsumer:
@@ -56,6 +59,9 @@ class QueueConsumer:
     `advice` replaces asking; `demand` is that of `penstock.client.advice.advise` (message_rate_per_second,
     work_seconds, visibility_timeout_seconds, ...). The client needs a connection for each thread:
     `penstock.client.boto3.connection_pool_count(consumer.advice)`.
+
+    A message that is being handled, or waits for it here, is kept from others for `hold_seconds_max`, whatever the
+    queue's visibility timeout is; 0 leaves it to that.
     """
 
     def __init__(
@@ -69,6 +75,7 @@ class QueueConsumer:
         reporter: Reporter | None = None,
         report_seconds: float = _REPORT_SECONDS,
         long_poll_seconds: int = LONG_POLL_SECONDS,
+        hold_seconds_max: float = HOLD_SECONDS_MAX,
         **demand: Unpack[DeliveryDemand],
     ) -> None:
         self._place = _place_of(sqs_client, queue_url, demand)
@@ -76,7 +83,7 @@ class QueueConsumer:
         setting = self.advice.setting
         self._client, self._url, self._handle = sqs_client, queue_url, handle
         self._reporter, self._report_seconds = reporter or default_reporter(), report_seconds
-        self._long_poll_seconds = long_poll_seconds
+        self._long_poll_seconds, self._hold_seconds_max = long_poll_seconds, hold_seconds_max
         self._receiver_count = max(1, int(setting["receiver_thread_count"]))
         self._deleter_count = max(1, int(setting["deleter_thread_count"]))
         self._batch = min(max(1, int(setting["batch_message_count"])), MESSAGE_COUNT_MAX)
@@ -115,22 +122,28 @@ class QueueConsumer:
         exception of a signal handler here, such as KeyboardInterrupt, ends it in the same way before it is raised.
         """
         deleters = _threads(self._delete_all, self._deleter_count)
+        keepers = _threads(self._keep_all, 1 if self._hold_seconds_max > 0 else 0)
         receivers = _threads(self._receive_all, self._receiver_count)
         try:
-            self._start(receivers, deleters)
+            self._start(receivers, deleters, keepers)
             while not self._waits_for_stop(self._report_seconds):
                 self._report()
         finally:
             self.stop()
-            self._end(deleters)
+            self._end((*deleters, *keepers))
         self._report()
 
-    def _start(self, receivers: Sequence[threading.Thread], deleters: Sequence[threading.Thread]) -> None:
+    def _start(
+        self,
+        receivers: Sequence[threading.Thread],
+        deleters: Sequence[threading.Thread],
+        keepers: Sequence[threading.Thread],
+    ) -> None:
         """Each a first one before the others: a process that may have no more threads works with those that it has."""
         for thread in (deleters[0], receivers[0]):
             thread.start()
         try:
-            for thread in (*deleters[1:], *receivers[1:]):
+            for thread in (*keepers, *deleters[1:], *receivers[1:]):
                 thread.start()
         except RuntimeError as trouble:
             complain("not all advised threads work on %s: %s", self._url, trouble)
@@ -150,7 +163,7 @@ class QueueConsumer:
             return False
         return True
 
-    def _end(self, deleters: Iterable[threading.Thread]) -> None:
+    def _end(self, others: Iterable[threading.Thread]) -> None:
         """Each step is bounded but one: what is being handled has the time that it takes."""
         try:
             self._messages.stop()
@@ -158,7 +171,7 @@ class QueueConsumer:
         finally:
             self._messages.end(_END_SECONDS_MAX)
         end_seconds = time.monotonic() + _END_SECONDS_MAX
-        for thread in deleters:
+        for thread in others:
             if thread.ident is not None:  # it was started
                 thread.join(max(0.0, end_seconds - time.monotonic()))
 
@@ -234,6 +247,42 @@ class QueueConsumer:
             raise TypeError(
                 "what handles messages is called in a thread, where nobody awaits what it returns"
             )
+
+    # --- Keeping
+
+    def _keep_all(self) -> None:
+        """Hide anew what takes longer than the queue hides it: else others handle it, too."""
+        seconds = self._visibility_timeout_seconds()
+        while True:
+            age = _HIDE_AGAIN_FRACTION * (seconds or _TIMEOUT_UNKNOWN_SECONDS)
+            aging = self._messages.take_aging(age, self._hold_seconds_max)
+            if aging is None:
+                return
+            seconds = seconds or self._visibility_timeout_seconds()
+            for begin in range(0, len(aging) if seconds else 0, MESSAGE_COUNT_MAX):
+                self._hide(aging[begin : begin + MESSAGE_COUNT_MAX], seconds)
+
+    def _visibility_timeout_seconds(self) -> int:
+        """That of the queue, by which receiving pauses from now on; 0 where it does not say, or has none."""
+        request = getattr(self._client, "get_queue_attributes", None)
+        answer = self._ask(request, AttributeNames=["VisibilityTimeout"])[0] if request else None
+        seconds = int((answer or {}).get("Attributes", {}).get("VisibilityTimeout", 0))
+        derived = self.advice.derived
+        pause_at = derived.get("receive_pause_at_oldest_undeleted_seconds")
+        assumed = derived.get("visibility_timeout_seconds")
+        if seconds and pause_at and assumed:
+            self._messages.note_timeout(pause_at * seconds / assumed)
+        return seconds
+
+    def _hide(self, receipts: Sequence[tuple[str, str]], seconds: int) -> None:
+        entries = [
+            {"Id": str(i), "ReceiptHandle": handle, "VisibilityTimeout": seconds}
+            for i, (_, handle) in enumerate(receipts)
+        ]
+        answer, _ = self._ask(self._client.change_message_visibility_batch, Entries=entries)
+        if answer is not None:
+            refused = {int(entry["Id"]) for entry in answer.get("Failed") or ()}
+            self._messages.note_hidden(number for i, (number, _) in enumerate(receipts) if i not in refused)
 
     # --- Deleting
 

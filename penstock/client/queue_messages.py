@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _LINGER_SECONDS = 0.02  # a deletion waits so long for others to share its request
 _LOOK_SECONDS = 0.1  # between looks at what changes without a word: a stop, the age of a message
+_LOOKS_PER_AGE = 3  # at messages of an age: each is found before it is a third older
 _GIVE_BACK_SECONDS_MAX = 1.0  # for making visible again what was not begun; else it comes back by itself
 _POLL_END_SECONDS_MAX = 0.25  # after a stop: where there are messages, a poll is answered sooner
 _KNOWN_COUNT_MAX = 10_000  # messages that were worked off, by which later copies are known
@@ -32,7 +33,9 @@ class Messages:
         self._changed = threading.Condition()  # which who holds it may enter again
         self._expected_count = 0  # that requests under way may bring
         self._handles: dict[str, dict[str, None]] = {}  # by message, undeleted
-        self._received_seconds: dict[str, float] = {}  # of the same, on the monotonic clock, oldest first
+        # Of the same, on the monotonic clock, oldest first: when each was received, and since when it is hidden.
+        self._received_seconds: dict[str, float] = {}
+        self._hidden_seconds: dict[str, float] = {}
         self._handled: deque[tuple[str, str]] = deque()  # with one of its handles
         self._known: OrderedDict[str, None] = OrderedDict()
         self._unbegun: dict[str, None] = {}  # received, and nobody handles it yet
@@ -48,7 +51,7 @@ class Messages:
 
     def oldest_seconds(self) -> float:
         with self._changed:
-            oldest = next(iter(self._received_seconds.values()), None)  # in the order of their coming
+            oldest = next(iter(self._hidden_seconds.values()), None)
             return 0.0 if oldest is None else time.monotonic() - oldest
 
     def take_room(self, count: int, *, poll_seconds: float) -> int:
@@ -74,7 +77,9 @@ class Messages:
         with self._changed:
             is_pending, is_known = number in self._handles, number in self._known
             self._handles.setdefault(number, {})[handle] = None
-            self._received_seconds.setdefault(number, time.monotonic())
+            now = time.monotonic()
+            self._received_seconds.setdefault(number, now)
+            self._hidden_seconds.setdefault(number, now)
             if is_known:
                 self.put_back([(number, handle)])
             elif not is_pending:
@@ -89,6 +94,35 @@ class Messages:
             del self._unbegun[number]
             self._handling_count += 1
             return True
+
+    def note_timeout(self, pause_at_seconds: float) -> None:
+        """How old the oldest may be is known better than it was advised."""
+        with self._changed:
+            self._pause_at_seconds = pause_at_seconds
+
+    def take_aging(self, age_seconds: float, held_seconds_max: float) -> list[tuple[str, str]] | None:
+        """What is not handled yet and hidden for so long, with the newest handle; None at the end. Looks now and then.
+
+        What was received longer ago than it may be held is left to its timeout.
+        """
+        with self._changed:
+            if self._changed.wait_for(self._is_over, age_seconds / _LOOKS_PER_AGE):
+                return None
+            now = time.monotonic()
+            return [
+                (number, next(reversed(self._handles[number])))
+                for number, hidden_seconds in self._hidden_seconds.items()
+                if now - hidden_seconds >= age_seconds
+                and number not in self._known
+                and now - self._received_seconds[number] < held_seconds_max
+            ]
+
+    def note_hidden(self, numbers: Iterable[str]) -> None:
+        """They are hidden anew."""
+        with self._changed:
+            for number in numbers:
+                if self._hidden_seconds.pop(number, None) is not None:
+                    self._hidden_seconds[number] = time.monotonic()
 
     def note_end(self) -> None:
         """Somebody has handled a message, or tried to."""
@@ -196,6 +230,7 @@ class Messages:
     def _forget(self, number: str) -> None:
         self._handles.pop(number, None)
         self._received_seconds.pop(number, None)
+        self._hidden_seconds.pop(number, None)
         self._changed.notify_all()
 
     def _room(self) -> int:

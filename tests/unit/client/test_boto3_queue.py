@@ -47,6 +47,12 @@ class FakeQueue:
         self.is_answering.set()
         self.waiting_poll_count = 0
         self.given_back: list[tuple[str, int]] = []
+        self.hidden = Counter[str]()  # anew
+        self.visibility_timeout_seconds = 30
+
+    def get_queue_attributes(self, *, QueueUrl: str, AttributeNames: list[str]) -> Any:  # noqa: N803
+        assert (QueueUrl, AttributeNames) == (URL, ["VisibilityTimeout"])
+        return {"Attributes": {"VisibilityTimeout": str(self.visibility_timeout_seconds)}}
 
     def receive_message(self, *, QueueUrl: str, MaxNumberOfMessages: int, WaitTimeSeconds: int) -> Any:  # noqa: N803
         assert (QueueUrl, WaitTimeSeconds) == (URL, 1)
@@ -96,6 +102,9 @@ class FakeQueue:
             for entry in Entries:
                 number = entry["ReceiptHandle"].partition("/")[0]
                 assert self._handles[number] == entry["ReceiptHandle"]
+                if entry["VisibilityTimeout"] == self.visibility_timeout_seconds:
+                    self.hidden[number] += 1
+                    continue
                 self.given_back.append((number, entry["VisibilityTimeout"]))
                 self.in_flight.discard(number)
                 if not entry["VisibilityTimeout"]:
@@ -249,6 +258,64 @@ def test_receiving_pauses_while_the_oldest_is_too_old() -> None:
     threading.Timer(1.5, is_stuck.set).start()
     consumed(queue, handle, given=advice(pause_at_seconds=0.05), until=has_settled)
     assert 300 < len(queue.left) < 500
+
+
+def test_what_takes_longer_than_the_timeout_is_hidden_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else others handle it, too: what is being handled, and what waits for that, but nothing that was handled."""
+    monkeypatch.setattr(boto3_queue, "_HIDE_AGAIN_FRACTION", 0.02)
+    queue, is_done = FakeQueue(30), threading.Event()
+    queue.visibility_timeout_seconds = 1
+
+    def handle(message: Mapping[str, Any]) -> None:
+        if message["MessageId"] == "m0":
+            is_done.wait(20.0)
+
+    with running(queue, handle) as consumer:
+        assert settled(lambda: len(queue.left) == 10)  # those behind it wait for it
+        queue.hidden.clear()
+        assert settled(lambda: len(queue.hidden) == 10 and min(queue.hidden.values()) > 3)
+        assert queue.hidden.keys() == queue.left
+        assert consumer.oldest_undeleted_seconds < 20 * 0.02
+        consumer.stop()
+        is_done.set()
+    assert queue.left == {number for number, _ in queue.given_back}
+
+
+def test_what_hangs_is_not_held_for_ever() -> None:
+    """From then on it is left to its timeout, as is all where nothing is to be held."""
+    messages = queue_messages.Messages(window=10, pause_at_seconds=1.0)
+    for number in ("m1", "m2"):
+        messages.is_new(an_answer(f"{number}/1"))
+    messages.note_handled("m2")  # which is about to be deleted
+    assert messages.take_aging(0.0, 3600.0) == [("m1", "m1/1")]
+    assert messages.take_aging(0.0, 0.0) == []
+    messages.end(0.0)
+    assert messages.take_aging(3600.0, 3600.0) is None
+
+
+def test_receiving_pauses_by_the_timeout_of_the_queue() -> None:
+    """Advice takes that of most queues for this one's."""
+    derived = {"receive_pause_at_oldest_undeleted_seconds": 18.0, "visibility_timeout_seconds": 30.0}
+    queue = FakeQueue(0)
+    queue.visibility_timeout_seconds = 5
+    told: Any = FakeReporter()
+    given = a_queue_advice(derived=derived)
+    consumer = QueueConsumer(queue, URL, print, advice=given, reporter=told, long_poll_seconds=1)
+    assert consumer._visibility_timeout_seconds() == 5
+    assert consumer._messages._pause_at_seconds == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize("answer", [None, {}, {"Attributes": {"VisibilityTimeout": "0"}}], ids=str)
+def test_a_queue_that_does_not_tell_its_timeout_is_consumed_all_the_same(
+    answer: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is hidden anew, and nothing fails."""
+    queue = FakeQueue(30)
+    monkeypatch.setattr(queue, "get_queue_attributes", answer and (lambda **_: answer))
+    monkeypatch.setattr(boto3_queue, "_TIMEOUT_UNKNOWN_SECONDS", 0.01)
+    consumed(queue, lambda _message: time.sleep(0.005))
+    assert queue.left == set()
+    assert not queue.hidden
 
 
 def test_what_cannot_be_handled_comes_back(caplog: pytest.LogCaptureFixture) -> None:

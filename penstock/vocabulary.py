@@ -126,6 +126,8 @@ class Tariff:
     usd_per_sent_byte: float = 0.0  # from this host, the way included
     usd_per_received_byte: float = 0.0
     usd_per_stored_byte_day: float = 0.0
+    usd_per_key_request: float = 0.0  # of AWS KMS, which may encrypt what is written and decrypt what is read
+    key_request_count: float = 0.0  # of those for each request that writes or reads; answers tell it
 
     def usd(
         self,
@@ -139,9 +141,10 @@ class Tariff:
         """The price of these, with what travels beside the payload of each request; free ones pay for that alone."""
         request_count = write_request_count + read_request_count + free_request_count
         beside_bytes = request_count * BESIDE_PAYLOAD_BYTES
+        key_usd = self.key_request_count * self.usd_per_key_request
         return (
-            write_request_count * self.usd_per_write_request
-            + read_request_count * self.usd_per_read_request
+            write_request_count * (self.usd_per_write_request + key_usd)
+            + read_request_count * (self.usd_per_read_request + key_usd)
             + (sent_bytes + beside_bytes) * self.usd_per_sent_byte
             + (received_bytes + beside_bytes) * self.usd_per_received_byte
         )

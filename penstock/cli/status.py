@@ -116,7 +116,8 @@ def _costs(document: Mapping[str, Any], _now: datetime) -> dict[str, Any]:
             "typically_usd": cost["day"]["typically"]["usd"] if "day" in cost else None,
             "moved_bytes": cost["spent"]["transferred_bytes"],
             "requests": cost["spent"]["request_count"],
-            "by": cost.get("network_path"),
+            "by": cost.get("network_path", "") + (" and KMS" if cost.get("key_request_count") else "")
+            or None,
         }
         for operation, cost in (*document["costs"].items(), *_fleet_costs(document))
         if "day" in cost or cost["spent"]["request_count"] > 0

@@ -167,7 +167,8 @@ class _Parts:
                 context=Context(place=self.tariffs.place(row, region), payload_size_bytes=size),
                 section=section,
                 probe=probe,
-                tariff=self.tariffs.of(row, region),
+                tariff=partial(self.tariffs.of, row, region),
+                note_observed=self.tariffs.note_observed,
             )
             for row, section in self.configuration.enabled()
             for region in self.tariffs.regions(section)

@@ -213,6 +213,11 @@ class Conductor:
         """Take up the schedule where the last life left it, and put up what tables and neighbours say of new places."""
         intervals = {context: watch.section.mean_interval_seconds for context, watch in self._watches.items()}
         await self.standings.load(self.store, intervals)
+        for watch in self._watches.values():
+            for newest in await self.store.run(
+                partial(Store.observations, place=watch.context.place, count_max=1)
+            ):
+                watch.note_observed(newest)
         for place in {context.place for context in self._watches}:
             if self.board.fit(place) is None:
                 await self._succeeds(place, self.learner.learn(place))
@@ -306,7 +311,7 @@ class Conductor:
         return await self.learner.propose(
             context,
             cost_max=allowance,
-            tariff=watch.tariff,
+            tariff=watch.tariff(),
             is_first=context not in self._measured and section.puts_what_it_needs,
             avoided=tuple(self._avoided[context]),
             demand=Demand(
@@ -343,6 +348,7 @@ class Conductor:
                 avoided.popleft()
             outcome = dataclasses.replace(outcome, reason=plan.reason, foreseen=foreseen)
             await self.store.add_observation(outcome)
+            watch.note_observed(outcome)
             self.on_observed([outcome])
         await self.sweeper.look(was_reached=isinstance(outcome, Observation))
         return outcome

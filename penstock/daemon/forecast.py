@@ -46,6 +46,7 @@ class Forecast:
     probe_count_wanted: float  # by the intervals
     probe_count: float  # that is paid for
     bound_by: str | None  # the key of the budget that binds before the intervals do
+    key_request_count: float  # to AWS KMS, for each request that writes or reads
 
     @property
     def sentence(self) -> str:
@@ -64,6 +65,7 @@ class Forecast:
         return {
             "network_path": self.way.path.value,
             "network_path_reason": self.way.reason,
+            "key_request_count": self.key_request_count,
             "day": {"at_most": shown_cost(self.at_most), "typically": shown_cost(self.typically)},
             "month": {
                 "at_most": shown_cost(self.at_most * MONTH_DAYS),
@@ -163,14 +165,16 @@ def _forecast(
     limit: Cost,
 ) -> Forecast:
     standing = sum((cost for name, cost in tariffs.standing_costs() if name == row.name), Cost())
+    paid = [tariffs.of(row, region) for region in tariffs.regions(section)]
     return Forecast(
         operation=row.name,
         way=tariffs.ways[row.name],
-        at_most=_at_most(section, [tariffs.of(row, region) for region in tariffs.regions(section)], limit),
+        at_most=_at_most(section, paid, limit),
         typically=wish.cost * part + standing,
         probe_count_wanted=wish.probe_count + wish.unpaid_count,
         probe_count=wish.probe_count * part,
         bound_by=bound_by,
+        key_request_count=max(tariff.key_request_count for tariff in paid),
     )
 
 

@@ -6,6 +6,7 @@ the instance metadata tells whether this host is in AWS and has a public address
 
 from __future__ import annotations
 
+import dataclasses
 import ipaddress
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,7 +20,8 @@ from penstock.operations.operation import Operation, Service
 from penstock.operations.s3.upload import UPLOAD
 from penstock.operations.sections.section import Section
 from penstock.operations.sqs.delivery import DELIVERY
-from penstock.vocabulary import Cost, Place, Tariff
+from penstock.probes.on_demand import KEY_REQUEST_COUNT_EACH
+from penstock.vocabulary import Cost, Observation, Place, Tariff
 
 _AWS_DOMAINS = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws", ".amazonaws.eu")
 _OWN_NAMES = (".localhost", ".local", ".internal", ".lan")
@@ -44,11 +46,20 @@ class Tariffs:
             row.name: way(section, endpoints[row.service], identity)
             for row, section in configuration.sections()
         }
+        # Requests to AWS KMS for each of ours, by operation and region. What answers tell for the first time is booked
+        # after it was spent, and reckoned with from then on.
+        self._key_request_counts: dict[tuple[str, str], float] = {}
 
     def of(self, row: Operation[Any, Any], region: str) -> Tariff:
         """Between this host and the operation's service in a region."""
         section: Section = self._configuration.section_of(row)
-        return self._tariff(row, section.price_class, region)
+        count = self._key_request_counts.get((row.name, region), 0.0)
+        return dataclasses.replace(self._tariff(row, section.price_class, region), key_request_count=count)
+
+    def note_observed(self, observation: Observation[Any]) -> None:
+        """Whether S3 asks AWS KMS there for a key, by the newest observation."""
+        place, count = observation.context.place, observation.measures.get(KEY_REQUEST_COUNT_EACH, 0.0)
+        self._key_request_counts[place.operation, place.region] = count
 
     def of_bucket(self, region: str) -> Tariff:
         """Between this host and a bucket of its fleet: the way is that of uploads."""

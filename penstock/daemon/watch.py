@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from penstock.operations.sections.section import Section
 from penstock.operations.table import OPERATIONS
 from penstock.probes.probe import Probe
 from penstock.units import format_bytes
-from penstock.vocabulary import Context, Cost, Tariff
+from penstock.vocabulary import Context, Cost, Observation, Tariff
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,11 +23,12 @@ class Watch:
     context: Context
     section: Section
     probe: Probe[Any]
-    tariff: Tariff
+    tariff: Callable[[], Tariff]  # as it is known by now
+    note_observed: Callable[[Observation[Any]], None] = lambda _observation: None
 
     @property
     def cost_max(self) -> Cost:
-        return self.section.cost_max(self.tariff)
+        return self.section.cost_max(self.tariff())
 
     def memory_verdict(self, memory_bytes_min: int | None) -> Verdict:
         """Whether any setting keeps what a probe may hold; where none does, all hold `memory_bytes_min`."""
@@ -56,4 +57,4 @@ class Watch:
 
     def _costs(self, fit: Fit, steps: Sequence[Any]) -> Sequence[Cost]:
         model, context = OPERATIONS[self.context.operation].model, self.context
-        return model.probe_costs(fit, context, [model.legal(context, step) for step in steps], self.tariff)
+        return model.probe_costs(fit, context, [model.legal(context, step) for step in steps], self.tariff())

@@ -17,7 +17,7 @@ from enum import StrEnum
 
 from penstock.vocabulary import FREE, Tariff
 
-# As of 2026-09, from aws.amazon.com: s3/pricing, sqs/pricing, vpc/pricing, privatelink/pricing, and
+# As of 2026-09, from aws.amazon.com: s3/pricing, sqs/pricing, kms/pricing, vpc/pricing, privatelink/pricing, and
 # ec2/pricing/on-demand/#Data_Transfer.
 
 GB = 1e9  # where AWS counts 2^30 bytes for one, it costs less than is said here
@@ -26,6 +26,7 @@ _MONTH_DAYS = 30.0
 _HOURS_STORED = 1.0
 # TCP/IP and TLS put headers around what is carried, and are billed with it: 1,448 bytes of payload in 1,514.
 _ON_THE_WIRE = 1.05
+_USD_PER_KEY_REQUEST = 3.0e-6  # of symmetric keys
 
 
 class NetworkPath(StrEnum):
@@ -134,6 +135,8 @@ def tariff(
         / GB,
         usd_per_received_byte=(price.usd_per_read_gb + _ON_THE_WIRE * received_usd) / GB,
         usd_per_stored_byte_day=stored_usd / GB,
+        # Other stores may name the same way of encrypting, by keys of their own; of a queue nobody is told.
+        usd_per_key_request=_USD_PER_KEY_REQUEST if store is None and service == "s3" else 0.0,
     )
 
 

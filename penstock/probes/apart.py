@@ -1,7 +1,7 @@
 """Knows how requests to AWS are made by several processes as one: how these are started, asked and ended.
 
 Each is a `Companion` with a client of its own; a request goes to the one that has fewest in flight. What goes wrong
-there is raised here, and who answered is noted here, too.
+there is raised here, and who answered, and what that asked of AWS KMS, is noted here, too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.probes.cleaning import clean_up_shielded
-from penstock.probes.outside import ANSWERED_BY, RequestError, Unreachable
+from penstock.probes.outside import ANSWERED_BY, KEY_REQUESTS, KeyRequests, RequestError, Unreachable
 from penstock.processes import companion
 from penstock.processes.companion import Companion
 from penstock.processes.dialogue import Dialogue, GoneError, receive
@@ -27,11 +27,12 @@ Open = Callable[["Access"], AbstractAsyncContextManager[Any]]  # Any: a client, 
 
 
 class Answer(NamedTuple):
-    """What came of a request, and how many times each address answered, also where it went wrong."""
+    """What came of a request, and what its answers told, also where it went wrong."""
 
     result: Any  # of a seam
     trouble: RequestError | None
     answered_by: Counter[str]
+    key_requests: KeyRequests
 
 
 class Apart:
@@ -51,6 +52,8 @@ class Apart:
             raise Unreachable(self._gone) from None
         if (answered_by := ANSWERED_BY.get()) is not None:
             answered_by.update(answer.answered_by)
+        if (heard := KEY_REQUESTS.get()) is not None:
+            heard.note(answer.key_requests)
         if answer.trouble is not None:
             raise answer.trouble
         return answer.result
@@ -118,9 +121,10 @@ async def work(opened: Open, made: Callable[[Any, Any], Any] = lambda client, _:
 
 
 async def _carried_out(hand: Any, name: str, arguments: Sequence[Any], named: Mapping[str, Any]) -> Answer:
-    addresses: Counter[str] = Counter()
-    ANSWERED_BY.set(addresses)  # of this task alone
+    addresses, heard = Counter[str](), KeyRequests()
+    ANSWERED_BY.set(addresses)  # of this task alone, as the other
+    KEY_REQUESTS.set(heard)
     try:
-        return Answer(await getattr(hand, name)(*arguments, **named), None, addresses)
+        return Answer(await getattr(hand, name)(*arguments, **named), None, addresses, heard)
     except RequestError as trouble:
-        return Answer(None, trouble, addresses)
+        return Answer(None, trouble, addresses, heard)

@@ -33,6 +33,7 @@ from penstock.probes.aws_answers import (
     Unchanged,
     identified,
     is_unidentified,
+    key_requests,
     raise_first,
     translated,
 )
@@ -41,6 +42,7 @@ from penstock.probes.outside import (
     ANSWERED_BY,
     CONNECTION_IDLE_SECONDS_MAX,
     DELETED_COUNT_MAX,
+    KEY_REQUESTS,
     LISTED_COUNT_MAX,
     Denied,
     Failed,
@@ -533,6 +535,8 @@ class _PacedBodySession(AIOHTTPSession):  # type: ignore[misc]  # aiobotocore ha
             raise botocore_errors.ReadTimeoutError(endpoint_url=request.url, error=error) from error
         if (answered_by := ANSWERED_BY.get()) is not None:
             answered_by[_address_of(answer)] += 1
+        if (heard := KEY_REQUESTS.get()) is not None:
+            heard.note(key_requests(answer.headers))
         return answer
 
     def _seconds_max(self, body: object) -> float:

@@ -24,6 +24,7 @@ from penstock.probes.outside import (
     Denied,
     Failed,
     Forbidden,
+    KeyRequests,
     Missing,
     NoBucket,
     NotOffered,
@@ -51,6 +52,8 @@ _CHANGED = "another host wrote it meanwhile"
 _UNREADABLE = "the answer is none of this service: check the endpoint, and the proxies on the way"
 _OTHER_REGION = "the bucket is in another region: correct the region"
 _REDIRECTED = "something sends requests elsewhere: check the endpoint, and the proxies on the way"
+
+_KEY_REQUEST_COUNTS = {"aws:kms": 1, "aws:kms:dsse": 2}
 
 
 class Unchanged(RequestError):
@@ -211,6 +214,17 @@ def identified() -> Iterator[None]:
     # A file that cannot be read, a program's words that are none, credentials that were old when they came.
     except (OSError, RuntimeError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise Unidentified(f"{doing}: {_one_line(error)}") from error
+
+
+def key_requests(headers: Mapping[str, str]) -> KeyRequests:
+    """What S3 asked of AWS KMS for this answer: for a part and a range, too, and twice for two layers.
+
+    With a key of the bucket it asks so seldom, and at times so much its own, that no answer tells it.
+    """
+    count = _KEY_REQUEST_COUNTS.get(headers.get("x-amz-server-side-encryption", ""), 0)
+    if headers.get("x-amz-server-side-encryption-bucket-key-enabled", "").lower() == "true":
+        count = 0
+    return KeyRequests(count, count)
 
 
 def is_unidentified(answer: Mapping[str, Any]) -> bool:  # Any: of the SDK

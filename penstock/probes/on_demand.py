@@ -1,14 +1,23 @@
-"""Knows how a probe is made when it is first needed, and again after that failed."""
+"""Knows how a probe is made when it is first needed, and again after that failed, and what its run asked of AWS KMS.
+
+What an observation's `measures` say beside those of the probe:
+
+- `key_request_count`: requests to AWS KMS that the answers told of; `key_request_count_each`: for each request that
+  wrote or read. Both are absent where no answer told of any.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 from penstock.clock import Clock
-from penstock.probes.outside import RequestError
+from penstock.probes.outside import KEY_REQUESTS, KeyRequests, RequestError
 from penstock.probes.probe import Probe, inconclusive
-from penstock.vocabulary import Cost, Outcome, ProbePlan
+from penstock.vocabulary import Cost, Observation, Outcome, ProbePlan
+
+KEY_REQUEST_COUNT_EACH = "key_request_count_each"
 
 
 class ProbeOnDemand:
@@ -18,10 +27,14 @@ class ProbeOnDemand:
         self._make = make
         self._clock = clock
         self.probe: Probe[Any] | None = None  # once it is made
+        self._heard = KeyRequests()
+        self._usd_per_key_request = 0.0
 
     @property
     def used(self) -> Cost:
-        return self.probe.used if self.probe is not None else Cost()
+        if self.probe is None:
+            return Cost()
+        return self.probe.used + Cost(usd=self._heard.count * self._usd_per_key_request)
 
     async def made(self) -> Probe[Any]:
         """The probe itself, made if need be. Raises RequestError."""
@@ -34,7 +47,18 @@ class ProbeOnDemand:
             probe = await self.made()
         except RequestError as trouble:
             return inconclusive(plan, self._clock.now(), str(trouble))
-        return await probe.run(plan)
+        heard = self._heard = KeyRequests()
+        self._usd_per_key_request = plan.tariff.usd_per_key_request
+        hearing = KEY_REQUESTS.set(heard)
+        try:
+            # Reckoned with before, and counted now.
+            outcome = await probe.run(replace(plan, tariff=replace(plan.tariff, key_request_count=0.0)))
+        finally:
+            KEY_REQUESTS.reset(hearing)
+        if not heard.count or not isinstance(outcome, Observation):
+            return outcome
+        told = {"key_request_count": heard.count, KEY_REQUEST_COUNT_EACH: heard.count_each}
+        return replace(outcome, measures={**outcome.measures, **told})
 
     async def close(self) -> None:
         if self.probe is not None:

@@ -111,6 +111,22 @@ ANSWERED_BY: ContextVar[Counter[str] | None] = ContextVar("answered_by", default
 """Whoever sets it finds in it how many of the requests below him each address has answered."""
 
 
+@dataclass(slots=True)
+class KeyRequests:
+    """Of S3 to AWS KMS, as S3's answers tell them; KMS charges for each."""
+
+    count: int = 0
+    count_each: int = 0  # for each request that wrote or read, by the last answer that told of any
+
+    def note(self, other: KeyRequests) -> None:
+        self.count += other.count
+        self.count_each = other.count_each or self.count_each
+
+
+KEY_REQUESTS: ContextVar[KeyRequests | None] = ContextVar("key_requests", default=None)
+"""Whoever sets it finds in it those of the requests below him."""
+
+
 class BodySender(Protocol):
     """The requests to S3 that carry something: what takes the time."""
 

@@ -150,6 +150,7 @@ FORECAST = Forecast(
     probe_count_wanted=144.0,
     probe_count=2.0,
     bound_by="probes.s3_upload.usd_per_day",
+    key_request_count=0.0,
 )
 _COST: dict[str, Any] = {
     "spent": {"usd": 0.0041, "transferred_bytes": 3 * GiB, "request_count": 1234},

@@ -28,7 +28,7 @@ from penstock.operations.table import OPERATIONS
 from penstock.optimizer.deliberation import Case, Conclusion
 from penstock.probes.outside import MessageQueues, ObjectStore
 from penstock.units import GiB
-from penstock.vocabulary import Cost, Outcome, Place, ProbePlan, Reason
+from penstock.vocabulary import Cost, Observation, Outcome, Place, ProbePlan, Reason, Tariff
 from tests.factories import CONTEXT, S3_TARIFF, SETTING, SETTING_TYPES, an_observation
 from tests.unit.probes.fakes import MemoryQueues, MemoryStore
 
@@ -46,6 +46,7 @@ class CannedThinker:
     def __init__(self) -> None:
         self.asked: list[Place] = []
         self.firsts: list[bool] = []  # of what was asked to be planned
+        self.tariffs: list[Tariff] = []  # of the same
         self.trouble: Exception | None = None
         self.heeds_failures = False  # then there is no plan after the first of them
         self._fits: dict[Place, Fit] = {}
@@ -56,6 +57,7 @@ class CannedThinker:
             raise self.trouble
         plan: ProbePlan[Any] | None = None
         self.firsts += [case.is_first] * (case.next_context is not None)
+        self.tariffs += [case.tariff] * (case.next_context is not None)
         is_left = not (self.heeds_failures and SETTING in case.avoided)
         if case.next_context is not None and is_left:
             plan = ProbePlan(
@@ -140,11 +142,13 @@ class House:
             [CONTEXT], thread_count_max={}, region="r", instance_type="i", validity_seconds=3600.0
         )
         self.outside = Outside()
+        self.tariff, self.observed = S3_TARIFF, list[Observation[Any]]()
         watch = Watch(
             context=CONTEXT,
             section=OPERATIONS[CONTEXT.operation].section_type(),
             probe=self.probe,
-            tariff=S3_TARIFF,
+            tariff=lambda: self.tariff,
+            note_observed=self.observed.append,
         )
         self.conductor = Conductor(
             [watch],

@@ -43,6 +43,7 @@ FORECAST = Forecast(
     probe_count_wanted=144.0,
     probe_count=2.0,
     bound_by=f"probes.{CONTEXT.operation}.usd_per_day",
+    key_request_count=0.0,
 )
 
 

@@ -217,6 +217,20 @@ async def test_a_probe_is_the_first_of_its_context_until_one_has_measured(house:
     assert house.thinker.firsts == [True, True, False, False, True]
 
 
+async def test_what_is_observed_of_prices_counts_from_the_next_probe_on(house: House) -> None:
+    """Also in the next life, which begins with the newest observation."""
+    house.probe.measures = {"key_request_count_each": 1.0}
+    await house.conductor.run_cycle(CONTEXT)
+    (seen,) = house.observed
+    assert seen.measures == house.probe.measures
+    house.tariff = replace(house.tariff, key_request_count=1.0)
+    await house.conductor.run_cycle(CONTEXT)
+    assert [tariff.key_request_count for tariff in house.thinker.tariffs] == [0.0, 1.0]
+    house.observed.clear()
+    await house.conductor.prepare()
+    assert [observation.measures for observation in house.observed] == [house.probe.measures]
+
+
 async def test_what_the_operator_put_is_not_paid_for(house: House) -> None:
     """A probe that reads an object of his is no dearer than the next one."""
     watch = house.conductor._watches[CONTEXT]

@@ -22,6 +22,7 @@ from penstock.operations.sqs.delivery import DELIVERY
 from penstock.operations.table import OPERATIONS
 from penstock.units import GiB, MiB
 from penstock.vocabulary import FREE
+from tests.factories import CONTEXT, an_observation
 
 NOWHERE = HostIdentity(region="eu-west-1", instance_type="unknown", sentence="")
 INSTANCE = HostIdentity(region="eu-west-1", instance_type="c6i.large", sentence="", is_instance=True)
@@ -140,3 +141,17 @@ def test_a_store_is_paid_at_its_own_prices() -> None:
     assert at_r2.of_bucket("eu-west-1") == at_r2.of(UPLOAD, "eu-west-1")
     assert at_aws.of(UPLOAD, "eu-west-1").usd_per_write_request == 5.0e-6
     assert at_r2.of(DELIVERY, "eu-west-1") == at_aws.of(DELIVERY, "eu-west-1")
+
+
+def test_what_s3_asks_of_kms_is_reckoned_with_as_it_answered_last() -> None:
+    """Where it did, in that region and for that operation alone; and no more when it does not any more."""
+    tariffs = Tariffs(Configuration(), INSTANCE)
+    before = tariffs.of(UPLOAD, CONTEXT.place.region)
+    tariffs.note_observed(an_observation(measures={"key_request_count_each": 2.0}))
+    price = tariffs.of(UPLOAD, CONTEXT.place.region)
+    assert price.usd(write_request_count=10) - before.usd(write_request_count=10) == pytest.approx(60e-6)
+    assert price.usd(free_request_count=10) == before.usd(free_request_count=10)
+    assert tariffs.of(UPLOAD, "us-west-2").key_request_count == 0
+    assert tariffs.of(DOWNLOAD, CONTEXT.place.region).key_request_count == 0
+    tariffs.note_observed(an_observation())
+    assert tariffs.of(UPLOAD, CONTEXT.place.region) == before

@@ -28,7 +28,7 @@ KINDS = ("deb", "rpm")
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 # Nothing of these is ever read: botocore describes all services of AWS, and libraries bring their own tests.
 SERVICES = frozenset({"s3", "sqs", "sts", "sso", "sso-oidc", "signin"})
-CONFIGURATION = "/etc/penstock/penstock.toml"
+SCRIPTS = ("preinstall", "postinstall", "preremove", "postremove")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -103,6 +103,7 @@ def slim(environment: Path) -> None:
             shutil.rmtree(service)
     for tests in [path for path in packages.rglob("tests") if path.is_dir()]:
         shutil.rmtree(tests, ignore_errors=True)  # of a folder that went with another
+    (environment / ".lock").unlink(missing_ok=True)  # of what installed them
 
 
 def put_service(environment: Path, root: Path) -> None:
@@ -122,8 +123,7 @@ def describe(root: Path, interpreter: Path) -> dict[str, Any]:
             contents.append({"src": str(path.readlink()), "dst": place, "type": "symlink"})
         elif path.is_file():
             contents.append({"src": str(path), "dst": place})
-    contents.append({"src": str(root) + CONFIGURATION, "dst": CONFIGURATION, "type": "config|noreplace"})
-    scripts = {name: str(HERE / f"{name}.sh") for name in ("postinstall", "preremove", "postremove")}
+    scripts = {name: str(HERE / f"{name}.sh") for name in SCRIPTS}
     return {
         "name": project["name"],
         "version": project["version"],

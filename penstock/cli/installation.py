@@ -163,6 +163,15 @@ def refusals(actions: Sequence[Action]) -> Iterator[str]:
                 yield f"{command[0]} is not here: the service needs systemd. Without it, run penstockd yourself"
 
 
+def hidden(layout: Layout) -> str | None:
+    """Which unit of a package systemd would no longer see behind this one, in a sentence; None where there is none."""
+    unit = _UNITS["penstock.service"]
+    packaged = layout.root / "usr" / unit
+    if layout.at(unit) == packaged or not packaged.exists():
+        return None
+    return f"{packaged} is of a package, and the service is in place with it: remove that package first"
+
+
 def unreachable(commands: Path) -> str | None:
     """Why the service could not run the commands in this folder, in a sentence; None when it can."""
     if not _PLAIN.fullmatch(str(commands)):

@@ -17,6 +17,7 @@ from penstock.cli.installation import (
     Action,
     Layout,
     carry_out,
+    hidden,
     installation,
     refusals,
     removal,
@@ -83,8 +84,8 @@ def install(
     where = commands or Path(sys.executable).parent
     layout = _layout(prefix, root, where)
     actions = installation(layout, is_enabled=is_enabled)
-    trouble = None if commands and not layout.is_live else unreachable(where)
-    do(actions, layout, [trouble] if trouble else [], dry_run=dry_run, as_json=as_json)
+    troubles = [hidden(layout), None if commands and not layout.is_live else unreachable(where)]
+    do(actions, layout, [trouble for trouble in troubles if trouble], dry_run=dry_run, as_json=as_json)
     if layout.is_live and not (as_json or is_enabled):
         click.echo(
             "next: edit /etc/penstock/penstock.toml, `penstock config check`, and "

@@ -52,8 +52,8 @@ class Finding:
 
 
 NO_CREDENTIALS = (
-    "attach a role to this host, or name aws.profile; ask as the user penstock; in a container on EC2 the metadata "
-    "need a hop limit of 2"
+    "attach a role to this host, or name aws.profile; ask as the user penstock, with what `systemctl edit penstock` "
+    "put into its environment; in a container on EC2 the metadata need a hop limit of 2"
 )
 NO_ANSWER = "check endpoint, route, security group and DNS"
 _TROUBLES: tuple[tuple[type[RequestError], Health, str], ...] = (

@@ -22,6 +22,8 @@ mkdir "$1/upper" "$1/work" "$1/copy"
 mount -t overlay overlay -o "lowerdir=$2,upperdir=$1/upper,workdir=$1/work" "$1/copy"
 mount --bind /proc "$1/copy/proc"
 mount --bind /dev "$1/copy/dev"
+rm -rf "$1/copy/opt"
+mkdir "$1/copy/opt"
 """
 COPY = """
 cp "$3" "$1/copy/srv/"
@@ -31,6 +33,14 @@ chroot "$1/copy" /bin/sh -exc "$5"
 # This system may have its Python from elsewhere; on another distribution FORCE says nothing.
 LIFE = """
 install="dpkg ${FORCE---force-depends} -i"
+mkdir -p /opt/penstock /etc/penstock
+touch /opt/penstock/pyvenv.cfg
+if $install /srv/*.deb; then exit 1; fi
+rm -r /opt/penstock
+echo '# made by hand' > /etc/penstock/penstock.toml
+$install /srv/*.deb < /dev/null
+grep -q 'made by hand' /etc/penstock/penstock.toml
+dpkg -P penstock
 $install /srv/*.deb
 penstock --version
 as_penstock="setpriv --reuid penstock --regid penstock --clear-groups"
@@ -42,15 +52,22 @@ echo measured > /var/lib/penstock/kept
 $install /srv/*.deb
 grep -q mine /etc/penstock/penstock.toml
 dpkg -r penstock
-if test -e /opt/penstock; then exit 1; fi
+if test -e /opt/penstock || test -e /run/penstock || ! test -d /opt; then exit 1; fi
 grep -q mine /etc/penstock/penstock.toml
 grep -q measured /var/lib/penstock/kept
 dpkg -P penstock
 if test -e /etc/penstock; then exit 1; fi
 if test -e /var/lib/penstock; then exit 1; fi
+mkdir /var/lib/penstock
+mount -t tmpfs none /var/lib/penstock
+$install /srv/*.deb
+touch /var/lib/penstock/kept
+dpkg -P penstock
+if test -e /var/lib/penstock/kept; then exit 1; fi
+umount /var/lib/penstock
 echo lived
 """
-# Upgrades keep what was changed; removal keeps it under another name. The distribution of this system is another one.
+# Upgrades and removal keep what was changed. The distribution of this system is another one.
 LIFE_OF_RPM = """
 ldconfig
 rpm --initdb
@@ -63,7 +80,7 @@ rpm --nodeps -U --force /srv/*.rpm
 grep -q mine /etc/penstock/penstock.toml
 rpm -e penstock
 if test -e /opt/penstock/bin; then exit 1; fi
-grep -q mine /etc/penstock/penstock.toml.rpmsave
+grep -q mine /etc/penstock/penstock.toml
 grep -q measured /var/lib/penstock/kept
 echo lived
 """
@@ -107,7 +124,7 @@ def test_both_kinds_are_made(packages: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can install anything")
 def test_a_life_of_the_debian_package(packages: Path, tmp_path: Path) -> None:
-    """Installed, checked, configured, upgraded with configuration and state kept, removed, and purged."""
+    """Refused beside another installation, installed, configured, upgraded, removed with all that is kept, purged."""
     (tmp_path / "none/usr").mkdir(parents=True)
     assert_it_lives(tmp_path, packages, ".deb", LIFE, tmp_path / "none")
 

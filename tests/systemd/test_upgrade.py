@@ -1,10 +1,11 @@
-"""The package of an earlier version under a real systemd, and this one in its place."""
+"""The package of an earlier version under a real systemd, this one in its place, and its removal."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +23,14 @@ PYTHON = "/usr/bin/python3"
 FILE = "/etc/penstock/penstock.toml"
 # Without it the earlier one cannot fit: it gave up where it may not change its priority.
 NO_FILTER = "SystemCallFilter="
+READS = """
+[probes.s3_download]
+is_enabled = true
+bucket = "lab"
+object_size_bytes = ["8MiB"]
+"""
+READ_OBJECT = "-reads-"  # stays as long as the daemon runs
+LISTING = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1]).read().decode())"
 
 
 @pytest.fixture(scope="module")
@@ -74,3 +83,24 @@ def test_an_upgrade_keeps_what_was_learned_and_what_was_said(machine: Machine) -
     assert machine.do("systemctl", "is-enabled", "penstock.service").strip() == "enabled"
     seen = measured(machine)
     until(lambda: measured(machine) > seen, SECONDS_MAX)
+
+
+def test_what_a_crash_left_outside_goes_with_the_package(machine: Machine) -> None:
+    """The state that knows of it stays, but nothing that could remove it."""
+    machine.do("dpkg", "--force-depends", "-i", "/srv/after.deb", seconds=SECONDS_MAX)
+    configuration = probing.begin(machine, FILE)
+    machine.write(FILE, configuration + READS)
+    machine.do("systemctl", "enable", "--now", "penstock.socket", "penstock.service")
+    until(lambda: READ_OBJECT in listed(machine, configuration), SECONDS_MAX)
+    machine.do("systemctl", "kill", "-s", "KILL", "penstock.service")
+    assert READ_OBJECT in listed(machine, configuration)
+    machine.do("dpkg", "-r", "penstock", seconds=SECONDS_MAX)
+    assert "<Key>" not in listed(machine, configuration)
+    assert machine.run("test", "-e", "/run/penstock").returncode != 0
+    machine.do("test", "-e", "/var/lib/penstock/penstock.db")
+
+
+def listed(machine: Machine, configuration: str) -> str:
+    """What the lab's bucket holds."""
+    endpoint = tomllib.loads(configuration)["aws"]["s3_endpoint_url"]
+    return machine.do("/usr/bin/python3", "-c", LISTING, f"{endpoint}/lab?list-type=2")

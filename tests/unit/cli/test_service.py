@@ -89,6 +89,16 @@ def test_what_others_put_there_is_refused_before_anything_is_done(tmp_path: Path
     assert files(tmp_path) == {place}
 
 
+def test_the_units_of_a_package_are_not_hidden(tmp_path: Path) -> None:
+    """Two installations of one service: updates of the package would change nothing, and its removal break both."""
+    assert service(tmp_path, "install", "--prefix", "/usr", "--commands", str(OPT)).exit_code == 0
+    before = files(tmp_path)
+    refused = install(tmp_path)
+    assert refused.exit_code == 1
+    assert "remove that package first" in refused.output
+    assert files(tmp_path) == before
+
+
 def test_a_look_changes_nothing(tmp_path: Path) -> None:
     """--dry-run names each step, also for programs, and needs no rights."""
     looked = service(tmp_path, "install", "--commands", str(OPT), "--dry-run", "--json")

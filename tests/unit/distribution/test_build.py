@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from distribution import build
-from penstock.cli.installation import CONFIGURATION
 from tests.programs import ran
 
 
 def test_the_description_keeps_what_the_operator_writes(tmp_path: Path) -> None:
-    """The configuration is the operator's, and the Python is that of the distribution."""
+    """The configuration is no file of the package: dpkg would ask about it. The Python is the distribution's."""
     (tmp_path / "usr/bin").mkdir(parents=True)
     (tmp_path / "usr/bin/penstock").symlink_to("/opt/penstock/bin/penstock")
     (tmp_path / "usr/bin/file").touch()
@@ -24,14 +23,13 @@ def test_the_description_keeps_what_the_operator_writes(tmp_path: Path) -> None:
         "/opt/penstock": "tree",
         "/usr/bin/penstock": "symlink",
         "/usr/bin/file": "file",
-        f"/{CONFIGURATION}": "config|noreplace",
     }
     assert "python3.11" in description["depends"]
     assert description["release"] == "1.py311"
     assert re.fullmatch(r"\d+\.\d+\.\d+", description["version"])
 
 
-@pytest.mark.parametrize("name", ["postinstall", "preremove", "postremove"])
+@pytest.mark.parametrize("name", build.SCRIPTS)
 def test_a_script_is_one_that_any_shell_reads(name: str, tmp_path: Path) -> None:
     """And it is the one that the description names."""
     script = Path(build.describe(tmp_path, Path("/usr/bin/python3.11"))["scripts"][name])
@@ -51,12 +49,17 @@ def test_an_upgrade_stops_nothing(arguments: str, is_stopped: bool, tmp_path: Pa
 def test_a_daemon_that_does_not_start_again_leaves_the_package_installed(tmp_path: Path) -> None:
     """A mistake in the configuration, found by an upgrade, had dpkg stop half way, and apt with it."""
     script = (build.HERE / "postinstall.sh").read_text().replace("/run/systemd/system", str(tmp_path))
+    script = script.replace("/etc/penstock", str(tmp_path / "etc")).replace(
+        "/usr/share/penstock", str(tmp_path)
+    )
+    (tmp_path / "penstock.toml").touch()
     for name in ("systemctl", "systemd-sysusers", "systemd-tmpfiles"):
         (tmp_path / name).write_text('#!/bin/sh\ntest "$1" != try-restart\n')
         (tmp_path / name).chmod(0o755)
     command = ["sh", "-c", script, "postinstall", "configure", "0.1.0"]
     ended = ran(command, env={"PATH": f"{tmp_path}:/usr/bin:/bin"})
     assert ended.returncode == 0
+    assert (tmp_path / "etc/penstock.toml").exists()
 
 
 def test_what_the_daemon_never_reads_is_left_out(tmp_path: Path) -> None:

@@ -224,6 +224,17 @@ class HasCostAhead(Protocol):
         ...
 
 
+@runtime_checkable
+class HasWork(Protocol):
+    """A model of an operation whose threads are held by the application's own work, too, which no probe has."""
+
+    def without_work(
+        self, fit: Fit, context: Context, settings: Sequence[Any], demand: Demand
+    ) -> Sequence[Any]:
+        """For each setting the one that asks as much of the service where there is no work."""
+        ...
+
+
 class PerformanceModel(Protocol[SettingT]):
     """One operation: its knobs, its legal settings, its physics."""
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.models.model import Appraisal, Cell, Fit, PerformanceModel, is_current
+from penstock.models.model import Appraisal, Cell, Fit, HasWork, PerformanceModel, is_current
 from penstock.optimizer import evidence, objective
 from penstock.optimizer.comparison import comparison_words, gain, sdks_own
 from penstock.units import counted, is_rate, quantity, rounded
@@ -356,10 +356,21 @@ def within_reach(
 
     Where the physics is known to be wrong, near means almost there. Where nothing was measured but reported, near is
     near what would be advised without the reports, or near what several users reported alike. Where nothing that would
-    serve is near, as for ranges that are smaller than any that was measured, threads alone are held.
+    serve is near, as for ranges that are smaller than any that was measured, threads alone are held. Threads that the
+    application's own work holds dare nothing.
     """
     if fit.is_from_reports:
         return _near_unreported(model, fit, context, demand, settings)
+    if not isinstance(model, HasWork):
+        return _near_measured(model, fit, context, settings)
+    shown = model.without_work(fit, context, settings, demand)
+    near = set(_near_measured(model, fit, context, list(shown)))
+    return [setting for setting, asking in zip(settings, shown, strict=True) if asking in near]
+
+
+def _near_measured(
+    model: PerformanceModel[Any], fit: Fit, context: Context, settings: list[Any]
+) -> list[Any]:
     known = [cell.setting for cell in fit.cells if evidence.is_about(cell, context)]
     if len(known) < _TRUST_CELL_COUNT:
         return _dared(model, fit, context, settings)

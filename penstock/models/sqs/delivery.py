@@ -58,6 +58,7 @@ from penstock.models.sqs.setting import (
     rounded_down,
     send_window,
     sender_counts,
+    without_work,
     worked_batch_max,
 )
 from penstock.models.sqs.studies import Queue, studies
@@ -256,6 +257,15 @@ class SqsDeliveryModel:
             for draft, rate in zip(drafts, deletable, strict=True)
         ]
         return self._within_limits(fit, context, demand, list(dict.fromkeys(drawn_in)))
+
+    def without_work(
+        self, fit: Fit, context: Context, settings: Sequence[SqsDeliverySetting], demand: Demand
+    ) -> Sequence[SqsDeliverySetting]:
+        """Receivers that work on messages meanwhile ask nothing of the queue."""
+        if not demand.work_seconds:
+            return settings
+        costs, size_bytes = learning.mean_costs(fit), context.payload_size_bytes
+        return [without_work(costs, size_bytes, setting, demand.work_seconds) for setting in settings]
 
     def appraise(
         self, fit: Fit, context: Context, settings: Sequence[SqsDeliverySetting], demand: Demand

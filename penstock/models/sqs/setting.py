@@ -183,6 +183,16 @@ def _receive_window(
     return int(rounded_down(loop.receive_window_message_count(), 2))
 
 
+def without_work(
+    costs: QueueCosts, size_bytes: int, setting: SqsDeliverySetting, work_seconds: float
+) -> SqsDeliverySetting:
+    """The same requests by receivers without work: as many as are in a request at a time."""
+    batch, threads = setting.batch_message_count, float(setting.thread_count)
+    asking = _seconds(costs, "receive", batch, size_bytes, threads)
+    fraction = asking / (asking + batch * work_seconds)
+    return replace(setting, receiver_thread_count=math.ceil(fraction * setting.receiver_thread_count))
+
+
 def worked_batch_max(visibility_timeout_seconds: float, work_seconds: float) -> int:
     """Messages that one receiver works off in turn, within the share of the timeout that a message may wait."""
     if not work_seconds:

@@ -61,3 +61,20 @@ def test_where_all_that_would_serve_takes_more_than_is_dared_the_least_is() -> N
     few, many = a_queue_setting(2, 3, 4, 10), a_queue_setting(6, 8, 13, 10)
     assert within_reach(MODEL, fit, CONTEXT, Demand(), [many, few]) == [few]
     assert within_reach(MODEL, fit, CONTEXT, Demand(), []) == []
+
+
+def test_receivers_that_work_ask_for_no_more_than_was_measured() -> None:
+    """Probes do no work. Of what is near them, what sends most was advised for long work, at a quarter of the rate."""
+    ramp = [*((n, n, n, 10) for n in (1, 2, 4, 6, 8)), (40, 15, 9, 10)]
+    fit = MODEL.fit(PLACE, [], prior=None, seed=1)
+    fit = dataclasses.replace(
+        fit, observation_count=6, cells=tuple(measured(a_queue_setting(*one)) for one in ramp)
+    )
+    working, tried, beyond = (
+        a_queue_setting(6, 51, 7, 10),
+        a_queue_setting(40, 15, 9, 10),
+        a_queue_setting(40, 51, 40, 10),
+    )
+    settings = [working, tried, beyond]
+    assert within_reach(MODEL, fit, CONTEXT, Demand(work_seconds=0.02), settings) == [working]
+    assert within_reach(MODEL, fit, CONTEXT, Demand(), settings) == [tried]

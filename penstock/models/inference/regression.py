@@ -84,13 +84,16 @@ def _followed(
     Between two explanations, of which one takes a measurement for a dip and the other does not, the first rounds hardly
     move.
     """
-    data = problem.data
+    data, left = problem.data, np.arange(len(theta))
+    theta, sigma, weights = theta.copy(), sigma.copy(), weights.copy()
     for _ in range(_ROUNDS_MAX):
-        theta = _descend(problem, theta, sigma, weights, iterations=5)
-        residual, before = data.log_values - problem.law(theta), weights
-        sigma = _sigma(residual, weights, data) if learns_noise else sigma
-        weights = _weights(residual, sigma, data)
-        if np.abs(weights - before).max(initial=0.0) < _STANDS:
+        theta[left] = _descend(problem, theta[left], sigma[left], weights[left], iterations=5)
+        residual, before = data.log_values - problem.law(theta[left]), weights[left]
+        if learns_noise:
+            sigma[left] = _sigma(residual, before, data)
+        weights[left] = _weights(residual, sigma[left], data)
+        left = left[np.abs(weights[left] - before).max(axis=1, initial=0.0) >= _STANDS]
+        if not len(left):
             break
     return theta, sigma, weights
 
@@ -170,10 +173,16 @@ def beside_the_others(problem: Problem, peak: Peak) -> tuple[Array, Array]:
 def _beside_the_others(
     problem: Problem, residual: Array, sigma: Array, weights: Array
 ) -> tuple[Array, Array, Array]:
-    """How far each is away, the deviation of its noise, and that of what is expected of it."""
     precision = inverse(noise_covariances(problem.data, problem.misfit, sigma, weights))
+    return _left_out(problem.data, precision, residual, sigma, weights)
+
+
+def _left_out(
+    data: Measurements, precision: Array, residual: Array, sigma: Array, weights: Array
+) -> tuple[Array, Array, Array]:
+    """How far each is from what all others expect of it, the deviation of its noise, and that of what is expected."""
     certainty = np.einsum("kii->ki", precision)
-    own = problem.data.spread(sigma)
+    own = data.spread(sigma)
     expected = np.maximum(1.0 / certainty - own**2 / np.maximum(weights, WEIGHT_MIN), 0.0)
     away = np.einsum("kij,kj->ki", precision, residual) / certainty
     return away, own, np.sqrt(expected)
@@ -191,33 +200,27 @@ def unexplained(
     """So many draws of what is off beside the law, each with those measurements that are dips beside it.
 
     Dips and parameters are drawn in turns (Gibbs): where a measurement may be a dip or tell of another law, it is one
-    in some of the draws, and none in the others.
+    in some of the draws, and none in the others. Of throughput alone: what else is known of hosts does not dip.
     """
-    drawn = [Unexplained(*each, weights=peak.weights) for each in chances.drawn(count)]
+    data, drawn = problem.data, [Unexplained(*each, weights=peak.weights) for each in chances.drawn(count)]
+    sigma, may_dip = np.array([each.sigma for each in drawn]), data.has_misfit & ~data.is_trusted
     # By numbers of their own, and the same for each measurement when another one follows.
-    chance = np.random.default_rng((seed, 1)).random((len(problem.data), count)).T
+    chance = np.random.default_rng((seed, 1)).random((len(data), count)).T
     for _ in range(_SWEEPS):
-        at = posterior.draw(
-            _beside(problem, drawn), problem.prior, peak.theta, count=count, seed=seed, iterations=3
-        )
-        residual = problem.data.log_values - problem.law(at)
+        goal = _beside(problem, drawn)
+        at = posterior.draw(goal, problem.prior, peak.theta, count=count, seed=seed, iterations=3)
+        precision = np.swapaxes(goal.whiten, 1, 2) @ goal.whiten
+        weights = np.stack([each.weights for each in drawn])
+        expected = _left_out(data, precision, data.log_values - problem.law(at), sigma, weights)
+        dips = np.where(chance < no_dip(*expected), 1.0, WEIGHT_MIN)
         drawn = [
-            replace(each, weights=_drawn_weights(problem, each, residual[turn], chance[turn]))
-            for turn, each in enumerate(drawn)
+            replace(each, weights=own)
+            for each, own in zip(drawn, np.where(may_dip, dips, weights), strict=True)
         ]
     return tuple(drawn)
 
 
 _SWEEPS = 3  # of the draws that are thrown away, before those that count
-
-
-def _drawn_weights(problem: Problem, beside: Unexplained, residual: Array, chance: Array) -> Array:
-    """A throughput is a dip as often as it is likely to be one given all others, and tells next to nothing then."""
-    data = problem.data
-    problem = replace(problem, misfit=beside.misfit)
-    expected = _beside_the_others(problem, residual[None], np.array([beside.sigma]), beside.weights[None])
-    drawn = np.where(chance < no_dip(*expected)[0], 1.0, WEIGHT_MIN)
-    return np.where(data.has_misfit & ~data.is_trusted, drawn, beside.weights)
 
 
 def _beside(problem: Problem, drawn: Sequence[Unexplained]) -> Goal:

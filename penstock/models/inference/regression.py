@@ -84,16 +84,13 @@ def _followed(
     Between two explanations, of which one takes a measurement for a dip and the other does not, the first rounds hardly
     move.
     """
-    data, left = problem.data, np.arange(len(theta))
-    theta, sigma, weights = theta.copy(), sigma.copy(), weights.copy()
+    data = problem.data
     for _ in range(_ROUNDS_MAX):
-        theta[left] = _descend(problem, theta[left], sigma[left], weights[left], iterations=5)
-        residual, before = data.log_values - problem.law(theta[left]), weights[left]
-        if learns_noise:
-            sigma[left] = _sigma(residual, before, data)
-        weights[left] = _weights(residual, sigma[left], data)
-        left = left[np.abs(weights[left] - before).max(axis=1, initial=0.0) >= _STANDS]
-        if not len(left):
+        theta = _descend(problem, theta, sigma, weights, iterations=5)
+        residual, before = data.log_values - problem.law(theta), weights
+        sigma = _sigma(residual, weights, data) if learns_noise else sigma
+        weights = _weights(residual, sigma, data)
+        if np.abs(weights - before).max(initial=0.0) < _STANDS:
             break
     return theta, sigma, weights
 

@@ -28,6 +28,7 @@ READS = """
 is_enabled = true
 bucket = "lab"
 object_size_bytes = ["8MiB"]
+mean_interval_seconds = "1s"
 """
 READ_OBJECT = "-reads-"  # stays as long as the daemon runs
 LISTING = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1]).read().decode())"

@@ -76,11 +76,14 @@ class Messages:
         number, handle = message["MessageId"], message["ReceiptHandle"]
         with self._changed:
             is_pending, is_known = number in self._handles, number in self._known
-            self._handles.setdefault(number, {})[handle] = None
+            handles = self._handles.setdefault(number, {})
+            # A receive of a FIFO queue that is asked for once more brings the same handle again.
+            is_one_more = handle not in handles
+            handles[handle] = None
             now = time.monotonic()
             self._received_seconds.setdefault(number, now)
             self._hidden_seconds.setdefault(number, now)
-            if is_known:
+            if is_known and is_one_more:
                 self.put_back([(number, handle)])
             elif not is_pending:
                 self._unbegun[number] = None

@@ -653,6 +653,18 @@ def test_a_message_is_deleted_by_the_handles_of_all_its_copies() -> None:
     assert messages.undeleted_count == 0
 
 
+def test_a_handle_that_comes_twice_is_spent_once() -> None:
+    """A receive of a FIFO queue that is asked for once more answers with the same handles, also amid a deletion."""
+    messages = queue_messages.Messages(window=10, pause_at_seconds=1.0)
+    assert messages.is_new(an_answer("m1/1"))
+    messages.note_handled("m1")
+    (receipt,) = messages.pop_handled(10)
+    assert not messages.is_new(an_answer("m1/1"))
+    assert messages.note_spent(*receipt)
+    assert messages.pop_handled(10) == []
+    assert messages.undeleted_count == 0
+
+
 def test_a_handle_that_is_too_old_gives_up_no_message_that_has_another() -> None:
     """A FIFO queue refuses it; the message is deleted by its newer one, and counted once."""
     queue, refusals = FakeQueue(1), iter([True])

@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+from collections.abc import Callable
+from inspect import signature
+from typing import Any
 
 # name -> module with `run(*, long: bool) -> dict`, or as it is called there, and `seeds` where worlds are fresh.
 BENCHMARKS = {
@@ -51,7 +54,7 @@ def main() -> None:
         type=int,
         action="append",
         default=[],
-        help="of fresh worlds, in place of those that are drawn",
+        help="of fresh worlds or of chance, in place of what is drawn or usual",
     )
     arguments = parser.parse_args()
     unknown = set(arguments.names) - set(BENCHMARKS)
@@ -61,11 +64,20 @@ def main() -> None:
         )
     # Before NumPy: unpinned it is several times slower on a busy host.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    for name in arguments.names or BENCHMARKS:
+    runs = {name: _called(name) for name in arguments.names or BENCHMARKS}
+    seeds = {"seeds": arguments.seed} if arguments.seed else {}
+    if seeds and (
+        unseeded := [name for name, run in runs.items() if "seeds" not in signature(run).parameters]
+    ):
+        parser.error(f"--seed says nothing to {', '.join(unseeded)}")
+    for name, run in runs.items():
         print(f"== {name} ({'long' if arguments.long else 'short'} form)", flush=True)
-        module, _, called = BENCHMARKS[name].partition(":")
-        run = getattr(importlib.import_module(module), called or "run")
-        run(long=arguments.long, **({"seeds": arguments.seed} if arguments.seed else {}))
+        run(long=arguments.long, **seeds)
+
+
+def _called(name: str) -> Callable[..., Any]:
+    module, _, called = BENCHMARKS[name].partition(":")
+    return getattr(importlib.import_module(module), called or "run")  # type: ignore[no-any-return]
 
 
 if __name__ == "__main__":

@@ -63,11 +63,18 @@ class Job:
 
 
 def run(
-    *, long: bool = False, names: Collection[str] | None = None, operation: str = "s3_upload"
+    *,
+    long: bool = False,
+    seeds: Sequence[int] = (0,),
+    names: Collection[str] | None = None,
+    operation: str = "s3_upload",
 ) -> dict[str, Any]:
-    """Carry out every job (of the named tuners), print the verdict, and keep rows and verdict under `results/`."""
-    began = perf_counter()
-    rows = carried_out(perform, jobs(LONG if long else SHORT, names, operation))
+    """Carry out every job (of the named tuners), print the verdict, and keep rows and verdict under `results/`.
+
+    Each of the `seeds` is the first of chance: a form takes so many from there.
+    """
+    began, form = perf_counter(), LONG if long else SHORT
+    rows = carried_out(perform, [job for seed in seeds for job in jobs(form, names, operation, seed)])
     seconds = perf_counter() - began
     suite = SUITES[operation]
     fits = fit_seconds(suite.steady) if any(row.tuner == OWN for row in rows) else []
@@ -122,20 +129,22 @@ LONG = Form(
 )
 
 
-def jobs(form: Form, names: Collection[str] | None = None, operation: str = "s3_upload") -> list[Job]:
-    """Every run of a form; the longest first, so that both processes end together."""
+def jobs(
+    form: Form, names: Collection[str] | None = None, operation: str = "s3_upload", seed: int = 0
+) -> list[Job]:
+    """Every run of a form, with chance from this seed on; the longest first, so that both processes end together."""
     suite = SUITES[operation]
     present = [name for name in tuners(operation) if names is None or name in names]
     found: list[Job] = []
     if OWN in present:
         found += [
             Job("steady", OWN, i, s, operation, form.steady_probes)
-            for s in range(form.drift_seeds)
+            for s in range(seed, seed + form.drift_seeds)
             for i in range(form.steady_surfaces)
         ]
         found += [
             Job("warm", OWN, i, s, operation)
-            for s in range(form.warm_seeds)
+            for s in range(seed, seed + form.warm_seeds)
             for i in range(len(suite.warm_pairs))
         ]
     both = [name for name in (OWN, RIVAL) if name in present]
@@ -144,19 +153,19 @@ def jobs(form: Form, names: Collection[str] | None = None, operation: str = "s3_
         Job("drift", name, i, s, operation)
         for name in both
         if name == OWN or form.rival_drifts
-        for s in range(form.drift_seeds)
+        for s in range(seed, seed + form.drift_seeds)
         for i in range(drift_count)
     ]
     found += [
         Job("warm-cold", name, i, s, operation)
         for name in both
-        for s in range(form.warm_seeds)
+        for s in range(seed, seed + form.warm_seeds)
         for i in range(len(suite.warm_pairs))
     ]
     return found + [
         Job("cold", name, i, s, operation)
         for name in present
-        for s in range(_cold_seeds(form, name))
+        for s in range(seed, seed + _cold_seeds(form, name))
         for i in range(len(suite.surfaces))
     ]
 

@@ -19,9 +19,9 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 
 from penstock.client.aiobotocore_reader import whole_body
+from penstock.client.aiobotocore_upload import AsyncUpload, to_its_end
 from penstock.client.answers import must_fit
 from penstock.client.asyncio_client import in_thread
-from penstock.client.complaint import complain
 from penstock.client.errand import LOOKING_COUNT, Errand
 from penstock.client.many_files import (
     File,
@@ -61,33 +61,6 @@ if TYPE_CHECKING:
     from penstock.client.many_files import Batch, Files, Objects, Path
 
     T = TypeVar("T")
-
-_ABORT_SECONDS_MAX = 10.0
-_PART_ARGUMENTS = frozenset(
-    {
-        "ChecksumAlgorithm",
-        "ExpectedBucketOwner",
-        "RequestPayer",
-        "SSECustomerAlgorithm",
-        "SSECustomerKey",
-        "SSECustomerKeyMD5",
-    }
-)
-"""What each part takes of what an upload was begun with."""
-_WHOLE_CHECKSUMS = frozenset(
-    f"Checksum{name}"
-    for name in (
-        *("CRC32", "CRC32C", "CRC64NVME", "MD5", "SHA1", "SHA256", "SHA512"),
-        *("XXHASH3", "XXHASH64", "XXHASH128"),
-    )
-)
-"""Of the whole object, stated by the caller: of an upload in parts its completion alone takes them."""
-_LAST_ARGUMENTS = (
-    _PART_ARGUMENTS - {"ChecksumAlgorithm"} | _WHOLE_CHECKSUMS | {"ChecksumType", "MpuObjectSize"}
-)
-_NOT_WHOLE_ARGUMENTS = frozenset({"ChecksumType", "MpuObjectSize"})
-"""What an upload in one request does not take. All of these are as boto3's transfer manager hands them on."""
-_ABORT_ARGUMENTS = frozenset({"ExpectedBucketOwner", "RequestPayer"})
 
 
 async def upload_files(s3_client: Any, files: Files, bucket: str, **options: Unpack[FilesOptions]) -> Summary:
@@ -207,10 +180,10 @@ class _Downloads(_Transfers):
         """Into a file beside its place, which it takes at the end. What is no regular file is written to as it is."""
         new = beside(file.path)
         try:
-            path = await _to_its_end(in_thread(partial(_begun, file.path, new)))
+            path = await to_its_end(in_thread(partial(_begun, file.path, new)))
             await self._read_ranges(file, path)
             if path == new:
-                await _to_its_end(in_thread(partial(os.replace, new, file.path)))
+                await to_its_end(in_thread(partial(os.replace, new, file.path)))
         except BaseException:
             with suppress(OSError):
                 os.unlink(new)  # noqa: PTH108 - pathlib costs the application an import
@@ -256,90 +229,34 @@ async def _client_for(errand: Errand, batches: Sequence[Batch] = ()) -> AsyncIte
 class _Uploads(_Transfers):
     """Files into objects."""
 
-    def __init__(self, client: Any, batch: Batch, errand: Errand) -> None:
-        super().__init__(client, batch, errand)
-        stated = _with_checksum(client, self._extra_args)
-        self._whole_args = _without(self._extra_args, _NOT_WHOLE_ARGUMENTS)
-        self._multipart_args = _without(stated, _WHOLE_CHECKSUMS | {"MpuObjectSize"})
-        self._part_args = _only(stated, _PART_ARGUMENTS)
-        self._last_args = _only(stated, _LAST_ARGUMENTS)
-
     async def _move(self, file: File) -> None:
+        upload = AsyncUpload(self._client, self._bucket, file.key, self._extra_args)
         part_count = self._batch.part_count(file)
         if part_count > 1:
-            await self._send_parts(file, part_count)
+            await self._send_parts(file, upload, part_count)
             return
         async with self._room:
             body = await in_thread(partial(_read, file.path, 0, file.size_bytes))
-            await self._client.put_object(Bucket=self._bucket, Key=file.key, Body=body, **self._whole_args)
+            await upload.put(body)
         self._tell(len(body))
 
-    async def _send_parts(self, file: File, part_count: int) -> None:
-        upload = {"Bucket": self._bucket, "Key": file.key}
+    async def _send_parts(self, file: File, upload: AsyncUpload, part_count: int) -> None:
+        async def send(number: int) -> None:
+            size_bytes = self._batch.part_size_bytes
+            async with self._room:
+                body = await in_thread(partial(_read, file.path, (number - 1) * size_bytes, size_bytes))
+                await upload.send(number, body)
+            self._tell(len(body))
+
         try:
             async with self._room:
-                await _to_its_end(self._begin(upload))
-            parts: list[dict[str, Any]] = []
-
-            async def send(number: int) -> None:
-                parts.append(await self._send_part(file, upload, number))
-
+                await to_its_end(upload.begin())
             await _for_each(range(1, part_count + 1), send, self.room_count)
-            parts.sort(key=lambda part: part["PartNumber"])
             async with self._room:
-                await self._client.complete_multipart_upload(
-                    **upload, MultipartUpload={"Parts": parts}, **self._last_args
-                )
+                await upload.complete()
         except BaseException:
-            if "UploadId" in upload:
-                await _to_its_end(self._abort(upload))
+            await to_its_end(upload.remove())
             raise
-
-    async def _begin(self, upload: dict[str, str]) -> None:
-        """Without the number that the answer has, the upload could not be removed."""
-        begun = await self._client.create_multipart_upload(**upload, **self._multipart_args)
-        upload["UploadId"] = begun["UploadId"]
-
-    async def _send_part(self, file: File, upload: Mapping[str, str], number: int) -> dict[str, Any]:
-        size_bytes = self._batch.part_size_bytes
-        async with self._room:
-            body = await in_thread(partial(_read, file.path, (number - 1) * size_bytes, size_bytes))
-            sent = await self._client.upload_part(**upload, PartNumber=number, Body=body, **self._part_args)
-        self._tell(len(body))
-        part = {"PartNumber": number, "ETag": sent["ETag"]}
-        checksum = f"Checksum{self._part_args.get('ChecksumAlgorithm')}"
-        return {**part, checksum: sent[checksum]} if checksum in sent else part
-
-    async def _abort(self, upload: Mapping[str, str]) -> None:
-        """Leave nothing behind that has to be paid for."""
-        from botocore.exceptions import BotoCoreError, ClientError
-
-        stated = _only(self._part_args, _ABORT_ARGUMENTS)
-        try:
-            await asyncio.wait_for(
-                self._client.abort_multipart_upload(**upload, **stated), _ABORT_SECONDS_MAX
-            )
-        except (BotoCoreError, ClientError, OSError, asyncio.TimeoutError) as trouble:  # noqa: UP041 - Python 3.9
-            complain("an unfinished upload of %s is left behind: %s", upload["Key"], trouble)
-
-
-def _with_checksum(client: Any, stated: Mapping[str, Any]) -> dict[str, Any]:
-    """With what an upload in parts has to state for its checksums; as boto3 does.
-
-    botocore adds some to the parts by itself, and from those of the parts S3 makes one that is stated of the whole.
-    """
-    for name in _WHOLE_CHECKSUMS.intersection(stated):
-        return {**stated, "ChecksumType": "FULL_OBJECT", "ChecksumAlgorithm": name[len("Checksum") :]}
-    when = getattr(getattr(client.meta, "config", None), "request_checksum_calculation", None)
-    return {**({"ChecksumAlgorithm": "CRC32"} if when == "when_supported" else {}), **stated}
-
-
-def _only(arguments: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
-    return {name: value for name, value in arguments.items() if name in names}
-
-
-def _without(arguments: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
-    return {name: value for name, value in arguments.items() if name not in names}
 
 
 async def _for_each(
@@ -360,22 +277,6 @@ async def _for_each(
             worker.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
         raise
-
-
-async def _to_its_end(work: Awaitable[T]) -> T:
-    """What must not be left half done: who is cancelled meanwhile, however often, is so after it, or after a while."""
-    working, cancelled = asyncio.ensure_future(work), None
-    working.add_done_callback(lambda _: working.cancelled() or working.exception())  # has been seen
-    while True:
-        try:
-            await asyncio.wait([working], timeout=_ABORT_SECONDS_MAX if cancelled else None)
-        except asyncio.CancelledError as trouble:
-            cancelled = trouble
-        else:
-            break
-    if cancelled:
-        raise cancelled
-    return working.result()
 
 
 def _read(path: str, offset: int, size_bytes: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Knows how an adapter gets the arguments of its library out of advice, or none where that cannot be done."""
+"""Knows how what advice says is got out of it, in ours or in a library's words, or none where that cannot be done."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from penstock.client.advice import Advice
+    from penstock.client.operations import Operation
 
 
 def arguments_of(
@@ -24,3 +25,16 @@ def arguments_of(
     except Exception as trouble:  # noqa: BLE001 - whatever it is, the library decides by itself, and the transfer goes on
         complain("%s is told nothing, since the advice cannot be put into its words: %r", library, trouble)
         return {}
+
+
+def advised(operation: Operation, advice: Advice, size_bytes: int) -> Any:
+    """What it says, as a `Transfer` or a `Delivery`; or what the SDK does where it cannot be read."""
+    from penstock.client.advice import default_advice
+    from penstock.client.targets.advised import READERS
+
+    read = READERS[operation]
+    try:
+        return read(advice.document, size_bytes)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as trouble:
+        complain("%s is not advised, since the advice cannot be read: %r", operation, trouble)
+        return read(default_advice(operation, size_bytes, "").document, size_bytes)

@@ -52,6 +52,16 @@ class TransferDemand(CommonDemand, total=False):
     sink: Literal["memory", "file", "null"]
 
 
+class StreamOptions(TransferDemand, total=False):
+    """How a stream is written, which `penstock.client.writer.open_writer` explains."""
+
+    size_bytes: int | None
+    advice: Advice | None
+    extra_args: Mapping[str, Any] | None
+    callback: Callable[[int], None] | None
+    reporter: Reporter | None
+
+
 class DeliveryDemand(CommonDemand, total=False):
     """What an application of a queue may state; durations may be text such as ``"20ms"``."""
 

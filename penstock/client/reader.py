@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import io
 import os
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import FIRST_COMPLETED, wait
 from contextlib import contextmanager
 from threading import RLock
 from time import monotonic
@@ -27,6 +27,7 @@ from penstock.client.threads import Threads
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from concurrent.futures import Future
     from typing import Any
 
     from typing_extensions import Buffer, Unpack
@@ -174,11 +175,7 @@ class ObjectReader(Reading, io.RawIOBase):
                 self._client.close()
 
     def _begin(self, asked: Range) -> None:
-        try:
-            asked.content = self._pool.submit(self._fetch, asked)
-        except RuntimeError:  # there are no more threads, or the interpreter is at its end
-            asked.content = Future()
-            asked.content.set_result(self._fetch(asked))
+        asked.content = self._pool.submit_or_call(self._fetch, asked)
 
     def _fetch(self, asked: Range) -> bytes:
         tries, request = 0, self._request(asked.start, asked.end)

@@ -20,7 +20,7 @@ from itertools import chain
 from operator import index
 
 from penstock.client.answers import must_fit, stop
-from penstock.client.complaint import complain
+from penstock.client.arguments import advised
 from penstock.client.operations import S3_DOWNLOAD
 from penstock.client.sdk_client import advise_in, place_of, pool_count_of, region_of
 
@@ -43,18 +43,6 @@ _READ_AHEAD_BYTES = 80 << 20  # where nothing is advised: ten ranges of 8 MiB, a
 # Of one that ends early, as boto3 does: botocore tries again only what has no answer at all.
 BODY_TRY_COUNT = 5
 _HEDGED_FRACTION = 0.05  # of the requests may be sent again, and one at first
-
-
-def advised(advice: Advice, size_bytes: int) -> Transfer:
-    """What it says, or what the SDK does where it cannot be read."""
-    from penstock.client.advice import default_advice
-    from penstock.client.targets.advised import download_of
-
-    try:
-        return download_of(advice.document, size_bytes)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as trouble:
-        complain("the reader is not advised, since the advice cannot be read: %r", trouble)
-        return download_of(default_advice(S3_DOWNLOAD, size_bytes, "").document, size_bytes)
 
 
 class Opening:
@@ -84,7 +72,7 @@ class Opening:
         least = max(1, self.size_bytes)
         place = place_of(self.arguments["Bucket"], region_of(self.client))
         advice = self._advice or advise_in(place, S3_DOWNLOAD, least, self._demand)
-        self.told = advised(advice, self.size_bytes)
+        self.told = advised(S3_DOWNLOAD, advice, self.size_bytes)
         return self
 
 

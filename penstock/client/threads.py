@@ -37,6 +37,15 @@ class Threads:
             self._work.put((future, call, argument))
         return future
 
+    def submit_or_call(self, call: Callable[[Any], Any], argument: object) -> Future[Any]:
+        """The same; where there are no more threads, or the interpreter is at its end, it is called here."""
+        try:
+            return self.submit(call, argument)
+        except RuntimeError:
+            future: Future[Any] = Future()
+            _call(future, call, argument)
+            return future
+
     def end(self) -> None:
         """When all is done that was asked for."""
         with self._lock:

@@ -10,6 +10,7 @@ from penstock.client.advice import Advice, advise, default_advice
 from penstock.client.boto3_queue import QueueConsumer
 from penstock.client.lease import Lease
 from penstock.client.reporting import default_reporter, report
+from penstock.client.writer import open_writer
 
 SIZE = 1 << 30
 
@@ -28,6 +29,9 @@ def use() -> None:
         "s3_upload", SIZE, advice.setting, duration_seconds=1.0, transferred_bytes=SIZE, request_count=9
     )
     assert told in {True, False}
+    file = open_writer(a_client(), "bucket", "key")
+    file.write(b"some")
+    file.abort()
     consumer = QueueConsumer(a_client(), "https://queue", print)
     consumer.stop()
     assert consumer.undeleted_count == 0

@@ -21,7 +21,7 @@ import s3fs
 
 import penstock.client
 from penstock.client import aiobotocore as advised_aio
-from penstock.client import aiobotocore_reader, aiobotocore_transfers, awscrt, boto3_lease
+from penstock.client import aiobotocore_reader, aiobotocore_transfers, aiobotocore_writer, awscrt, boto3_lease
 from penstock.client import boto3 as advised
 from penstock.client import s3fs as advised_s3fs
 from penstock.client.advice import advise
@@ -38,6 +38,7 @@ from penstock.client.boto3_transfers import (
 from penstock.client.lease import Lease
 from penstock.client.reader import open_object
 from penstock.client.reporting import default_reporter, report
+from penstock.client.writer import open_writer, upload_fileobj
 
 CONTENT = bytes(range(256)) * 4096 * 12  # 12 MiB
 MESSAGE_COUNT = 30
@@ -73,6 +74,11 @@ def with_boto3(bucket: str, folder: Path) -> None:
         assert file.read(1000) == CONTENT[:1000]
         assert file.read_ranges([(5, 10), (5_000_000, 20)]) == [CONTENT[5:15], CONTENT[5_000_000:5_000_020]]
         assert file.read() == CONTENT[1000:]
+    with open_writer(client, bucket, "written") as file, (folder / "up/a").open("rb") as stream:
+        file.write(CONTENT)
+        upload_fileobj(client, stream, bucket, "streamed")
+    for key in ("written", "streamed"):
+        assert client.get_object(Bucket=bucket, Key=key)["Body"].read() == CONTENT, key
 
 
 def with_a_queue() -> int:
@@ -110,6 +116,9 @@ async def with_aiobotocore(lease: AsyncLease, bucket: str, folder: Path) -> int:
         async with await aiobotocore_reader.open_object(client, bucket, "aio/b") as file:
             assert await file.read(1000) == CONTENT[:1000]
             assert await file.read_ranges([(5, 10), (20, 3)]) == [CONTENT[5:15], CONTENT[20:23]]
+        async with await aiobotocore_writer.open_writer(client, bucket, "aio/written") as written:
+            await written.write(CONTENT)
+        assert (await client.head_object(Bucket=bucket, Key="aio/written"))["ContentLength"] == size
     async with lease:
         shares = lease.changes()
         await shares.__anext__()

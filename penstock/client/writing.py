@@ -1,0 +1,182 @@
+"""Knows what becomes of a stream that is written into an object: the same for threads and for tasks.
+
+How large it becomes nobody knows beforehand, so advice is asked for what may be, and again whenever it is more. What
+fits one part goes whole when it is closed; else parts go when they are full, as many at a time as are advised, and who
+writes waits while so many are under way.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from math import ceil
+from time import monotonic
+
+from penstock.client.arguments import advised
+from penstock.client.many_files import whole_size_bytes
+from penstock.client.multipart import Upload, stream_part_bytes
+from penstock.client.observed import Observed
+from penstock.client.operations import S3_UPLOAD
+from penstock.client.pace import Pace
+from penstock.client.sdk_client import advise_in, place_of, pool_count_of, region_of
+from penstock.client.sizes import size_or_none
+
+TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import Any
+
+    from typing_extensions import Unpack
+
+    from penstock.client.advice import Advice
+    from penstock.client.demand import TransferDemand
+    from penstock.client.reporting import Reporter
+
+_EXPECTED_BYTES = 64 << 20  # of a stream of which nothing is known
+_GROWTH = 4  # of what was written, to what is expected, when that was exceeded
+_STARVED_FRACTION_MAX = 0.1  # of the time: beyond it a report would tell of who writes
+
+
+class Writing:
+    """What was written of an object, and what of it is on its way.
+
+    `answer` is what S3 said to the last request, with the object's ETag, when it is there.
+    """
+
+    closed: Any  # a word of its own, or a property of files
+    _is_over = True  # what was never opened has nothing to remove
+    _library: str
+    _upload_of: type[Upload] = Upload
+
+    def __init__(
+        self,
+        s3_client: Any,
+        bucket: str,
+        key: str,
+        *,
+        size_bytes: int | None = None,
+        advice: Advice | None = None,
+        extra_args: Mapping[str, Any] | None = None,
+        callback: Callable[[int], None] | None = None,
+        reporter: Reporter | None = None,
+        **demand: Unpack[TransferDemand],
+    ) -> None:
+        super().__init__()
+        self._client, self._place = s3_client, place_of(bucket, region_of(s3_client))
+        self._advice, self._demand = advice, demand
+        self._callback, self._reporter = callback, reporter
+        self._upload = self._upload_of(s3_client, bucket, key, dict(extra_args or {}))
+        self._observed = Observed(s3_client, bucket, key)
+        self.answer: Mapping[str, Any] | None = None
+        self._filling, self._part_count, self._sent_bytes = io.BytesIO(), 0, 0
+        self._begun: Any = None  # the future, or the task, of what the parts belong to
+        self._under_way: dict[Any, int] = {}  # those of parts, with their bytes
+        self._handed_at = self._starved_seconds = 0.0
+        self._trouble: BaseException | None = None
+        self._is_within, self._process_id = False, os.getpid()
+        self._pace = Pace(None)
+        self._expected_bytes = size_bytes or _EXPECTED_BYTES
+        self._expect()
+        self._is_over = False
+
+    def tell(self) -> int:
+        """How many bytes were written."""
+        self._check()
+        return self._sent_bytes + self._filling.tell()
+
+    def _expect(self) -> None:
+        """Ask what is advised for as much as this may become."""
+        size, demand = self._expected_bytes, self._demand
+        advice = self._advice or advise_in(self._place, S3_UPLOAD, size, demand)
+        told = advised(S3_UPLOAD, advice, size)
+        self.part_size_bytes = part = told.request_size_bytes
+        # What is advised is for all objects that are written at a time, and no more than their parts.
+        count = min(told.thread_count // told.object_count, ceil(size / part))
+        self.thread_count = min(max(1, count), pool_count_of(self._client))
+        most = size_or_none(demand.get("memory_bytes_max"))
+        room_bytes = self.thread_count * part
+        self._room_bytes = min(room_bytes, most - part) if most else room_bytes  # one is being filled
+        self._pace.per_second = told.rate_limit_bytes_per_second
+
+    def _has_grown(self) -> bool:
+        """Whether it is more than was expected; more is expected from then on."""
+        is_more = self._sent_bytes > self._expected_bytes
+        if is_more:
+            self._expected_bytes = _GROWTH * self._sent_bytes
+        return is_more
+
+    def _filled(self, left: memoryview) -> Iterator[bytes]:
+        """The parts that this fills. Each is given away when more follows: what fits one goes whole."""
+        while left:
+            size_bytes = stream_part_bytes(self.part_size_bytes, self._part_count, self._sent_bytes)
+            if self._filling.tell() >= size_bytes:
+                yield self._taken()
+            left = left[self._filling.write(left[: size_bytes - self._filling.tell()]) :]
+
+    def _taken(self) -> bytes:
+        """What was being filled."""
+        content, self._filling = self._filling.getvalue(), io.BytesIO()
+        self._part_count += 1
+        self._sent_bytes += len(content)
+        return content
+
+    def _note_filled(self) -> None:
+        """Requests waited for who writes, where they need not be waited for."""
+        if self._part_count == 1:
+            self._observed.__enter__()
+        elif self._has_room(self.part_size_bytes):
+            self._starved_seconds += monotonic() - self._handed_at
+
+    def _pause_seconds(self, content: bytes) -> float:
+        """By which it would be sent too soon for the rate that is advised."""
+        seconds = self._pace.pause_seconds(len(content))
+        self._starved_seconds += seconds
+        return seconds
+
+    def _note_handed_over(self, part: Any, content: bytes) -> None:
+        self._under_way[part] = len(content)
+        self._handed_at = monotonic()
+
+    def _has_room(self, size_bytes: float) -> bool:
+        """Whether so much more may be under way. Raises what a part that has ended raised."""
+        for part in [part for part in self._under_way if part.done()]:
+            del self._under_way[part]
+            if not part.cancelled():
+                part.result()
+        if self._is_over:
+            raise ValueError("the object was closed meanwhile")
+        fits = sum(self._under_way.values()) + size_bytes <= self._room_bytes
+        return not self._under_way or (fits and len(self._under_way) < self.thread_count)
+
+    def _note_arrived(self, content: bytes) -> None:
+        if self._callback is not None:
+            self._callback(len(content))
+
+    def _check(self) -> None:
+        """Raises why nothing more can be written, as files do a ValueError when they are closed."""
+        if isinstance(self._trouble, Exception):
+            raise self._trouble
+        if self._trouble is not None:
+            raise OSError("the object is not written: what wrote it was interrupted") from self._trouble
+        if self.closed:
+            raise ValueError("the object is closed")
+        if self._process_id != os.getpid():
+            raise ValueError("the object is written by the process that opened it, and this is another")
+
+    def _end(self) -> None:
+        self._is_over = True
+        if self._part_count:
+            self._observed.__exit__()
+
+    def _report(self) -> None:
+        """Where it tells of the requests, and not of who wrote."""
+        size, count = self._sent_bytes, self._part_count
+        if not size or self._starved_seconds > _STARVED_FRACTION_MAX * self._observed.duration_seconds:
+            return
+        setting = {
+            "thread_count": min(self.thread_count, count),
+            "part_size_bytes": max(self.part_size_bytes, size // count),
+        }
+        if not self._upload.is_begun:
+            setting = {"thread_count": 1, "part_size_bytes": whole_size_bytes("part_size_bytes", size)}
+        self._observed.report(self._reporter, size, setting, transferred_bytes=size, client=self._library)

@@ -69,6 +69,7 @@ async def run_once(configuration: Configuration) -> Mapping[str, Any]:
 async def remove_leftovers(configuration: Configuration) -> Mapping[str, Any]:
     """What no daemon is there to remove; a document of what came of it. Raises StoreError."""
     async with alone(configuration) as app:
+        app.conductor.sweeper.hurry()
         removed = await app.conductor.sweep()
         return app.conductor.sweeper.document(removed)
 

@@ -120,7 +120,7 @@ async def assembled(
             store=store,
             ledger=await parts.ledger(),
             thinker=surroundings.thinker,
-            sweeper=Sweeper(configuration, surroundings.outside, store, clock, tariffs=parts.tariffs),
+            sweeper=parts.sweeper(),
             clock=clock,
             troubles=Troubles(clock),
             host_verdict=host_watch.verdict,
@@ -160,6 +160,15 @@ class _Parts:
     store: AsyncStore
     tariffs: Tariffs
 
+    @property
+    def whereabouts(self) -> Whereabouts:
+        identity = self.surroundings.identity
+        return Whereabouts(self.configuration, identity.region, identity.machine)
+
+    def sweeper(self) -> Sweeper:
+        around, at = self.surroundings, self.whereabouts
+        return Sweeper(around.outside, self.store, around.clock, tariffs=self.tariffs, whereabouts=at)
+
     def watches(self, harm_watch: HarmWatch | None) -> list[Watch]:
         """Every context that the configuration wants probed; those of one operation and region share a probe."""
         return [
@@ -182,7 +191,7 @@ class _Parts:
         around = self.surroundings
         equipment = Equipment(
             clock=around.clock,
-            journal=PlacedJournal(self.store, Whereabouts(self.configuration, self.tariffs.home_region)),
+            journal=PlacedJournal(self.store, self.whereabouts),
             outside=around.outside,
             region=region,
             host_name=around.host_name,

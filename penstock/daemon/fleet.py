@@ -107,7 +107,7 @@ class Fleet:
 
     def told(self, place: Place, own: Sequence[Observation[Any]]) -> list[Observation[Any]]:
         known = self._known.get(place)
-        return prior.of_others(known.prior.evidence, self.host, own) if known else []
+        return prior.of_others(known.prior.evidence, own) if known else []
 
     def spared_until(self, place: Place) -> datetime | None:
         """When to look again whether a probe is needed, for another host measures; None where one is needed."""

@@ -31,6 +31,7 @@ _SIOCETHTOOL = 0x8946
 _GET_DRIVER, _GET_STRINGS, _GET_STATISTICS = 0x03, 0x1B, 0x1D
 _STATISTIC_NAMES = 1  # which set of strings
 _STRING_LENGTH = 32
+_MACHINE_FILES = ("etc/machine-id", "sys/devices/virtual/dmi/id/board_asset_tag", "sys/hypervisor/uuid")
 
 Statistics = Callable[[str], Mapping[str, int]]
 """The driver's counters of one interface."""
@@ -48,6 +49,7 @@ class HostIdentity:
     sentence: str  # for the log: who said so, or why nobody did
     is_instance: bool = False  # of EC2, as its metadata say
     has_public_address: bool = False  # so that no NAT gateway is in its way
+    machine: str = ""  # `machine`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +83,10 @@ class HostUsage:
 async def identify(section: HostSection, environment: Mapping[str, str] = os.environ) -> HostIdentity:
     """Ask the configuration, the instance metadata, the environment, in this order; takes at most a second."""
     configured = HostIdentity(
-        region=_stated(section.region), instance_type=_stated(section.instance_type), sentence="configured"
+        region=_stated(section.region),
+        instance_type=_stated(section.instance_type),
+        sentence="configured",
+        machine=machine(),
     )
     if UNKNOWN not in {configured.region, configured.instance_type}:
         return configured
@@ -96,6 +101,7 @@ async def identify(section: HostSection, environment: Mapping[str, str] = os.env
         sentence=sentence,
         is_instance=bool(told),
         has_public_address=bool(address),
+        machine=configured.machine,
     )
 
 
@@ -110,13 +116,23 @@ async def found_out(section: HostSection, known: HostIdentity) -> None:
 
 def host_name() -> str:
     """What tells the queues of hosts apart that share an account, in the characters that a queue's name may have."""
-    return re.sub(r"[^A-Za-z0-9-]", "-", platform.node())[:24] or "host"
+    name = re.sub(r"[^A-Za-z0-9-]", "-", platform.node())[:24] or "host"
+    return f"{name}-{machine()[:8]}"
+
+
+def machine(root: Path = Path("/")) -> str:
+    """A word that differs between machines and stays on each, 16 hexadecimal digits.
+
+    `machine-id` comes with the image of a disk; the instance's own ID does not: Nitro has it for the asset tag of the
+    board, Xen for the UUID of the domain, and every user may read them.
+    """
+    told = "/".join(text_of(root / file).strip() for file in _MACHINE_FILES).strip("/") or platform.node()
+    return hashlib.blake2b(told.encode(), digest_size=8, person=b"penstock").hexdigest()
 
 
 def machine_seed(root: Path = Path("/")) -> int:
-    """A seed that differs between machines and stays on each: hosts of a fleet must not probe in step."""
-    identity = text_of(root / "etc/machine-id").strip() or platform.node()
-    return int.from_bytes(hashlib.blake2b(identity.encode(), digest_size=8, person=b"penstock").digest()) >> 1
+    """A seed for each machine: hosts of a fleet must not probe in step."""
+    return int(machine(root), 16) >> 1
 
 
 def sample(root: Path = Path("/"), statistics: Statistics | None = None) -> HostSample:

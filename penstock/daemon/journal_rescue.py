@@ -19,8 +19,8 @@ from penstock.probes.probe import Leftover
 RESCUED_COUNT_MAX = 10_000
 _TEXT = rb'"(?:[^"\\]|\\.)*"'
 _LEFTOVER = re.compile(
-    rb'\{"kind":%b,"service":%b,"container":%b,"name":%b(?:,"region":(?:null|%b),"endpoint_url":(?:null|%b))?\}'
-    % ((_TEXT,) * 6)
+    rb'\{"kind":%b,"service":%b,"container":%b,"name":%b'
+    rb'(?:,"region":(?:null|%b),"endpoint_url":(?:null|%b)(?:,"machine":(?:null|%b))?)?\}' % ((_TEXT,) * 7)
 )
 
 

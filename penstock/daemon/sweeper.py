@@ -1,7 +1,9 @@
 """Knows what probes left outside, and when it is tried again: soon, then ever rarer, until nothing is left.
 
 Whoever calls `sweep` sees to it that nothing is measured meanwhile. What was found empty is struck out of the journal
-only once it is old enough that no request which was on its way can fill it again.
+only once it is old enough that no request which was on its way can fill it again. What another machine made, whose disk
+this one has a copy of, is left to that one: its objects for a day, by then nobody writes them, and who reads them has a
+sign beside them; its queue until the operator says that nobody uses it.
 """
 
 from __future__ import annotations
@@ -16,16 +18,16 @@ from typing import Any
 
 from penstock.clock import Clock
 from penstock.daemon.async_store import AsyncStore
-from penstock.daemon.config import Configuration
 from penstock.daemon.database import DiskTrouble
 from penstock.daemon.tariffs import Tariffs
 from penstock.daemon.whereabouts import Whereabouts
 from penstock.operations.operation import Outside
 from penstock.operations.sections.section import OrphanPlace
 from penstock.operations.table import OPERATIONS
-from penstock.probes.leftovers import Sweep, SweepSummary
+from penstock.probes.leftovers import ORPHAN_AGE_SECONDS, Sweep, SweepSummary
 from penstock.probes.outside import MessageQueues, ObjectStore, RequestError
 from penstock.probes.probe import Leftover, LeftoverKind
+from penstock.probes.sharing import is_sign
 from penstock.units import counted, format_seconds
 from penstock.vocabulary import Cost
 
@@ -38,6 +40,10 @@ OLD_SECONDS = 3600.0  # from then on the operator is warned
 LEFT_COUNT_MAX = 10
 ORPHANS_PAUSE_SECONDS = 86_400.0
 SHOWN_COUNT_MAX = 1000
+_OF_ANOTHER = (
+    "another machine made it, whose disk this one has a copy of, and may use it: if that is no more, "
+    "`penstock leftovers remove` removes its queues, and its objects are removed when they are a day old"
+)
 
 _log = logging.getLogger(__name__)
 
@@ -77,23 +83,25 @@ def _named(leftover: Leftover) -> Mapping[str, str]:
 class Sweeper:
     """The daemon's broom. `left` is what it knows of, oldest first; reading it never waits."""
 
-    configuration: Configuration
     outside: Outside
     store: AsyncStore
     clock: Clock
     _: KW_ONLY
     tariffs: Tariffs
+    whereabouts: Whereabouts
 
     def __post_init__(self) -> None:
         self.left: tuple[LeftBehind, ...] = ()
+        self._of_others: tuple[LeftBehind, ...] = ()
         self.summary = SweepSummary()  # of the newest sweep, also of one that was cut short
         self._reasons: dict[Leftover, str] = {}
         self._forbidden: frozenset[str] = frozenset()  # the operations that may not remove what they put
         self._empty: frozenset[Leftover] = frozenset()
-        self._whereabouts = Whereabouts(self.configuration, self.tariffs.home_region)
         self._since: Mapping[Leftover, datetime] = {}
         self._warned_of: set[Leftover] = set()
-        longest_seconds = max(section.duration_seconds_max for _, section in self.configuration.sections())
+        longest_seconds = max(
+            section.duration_seconds_max for _, section in self.whereabouts.configuration.sections()
+        )
         self._settled_seconds = SETTLED_SECONDS + longest_seconds
         self._pause_seconds = PAUSE_SECONDS
         self._due_seconds = -math.inf  # at the start
@@ -117,7 +125,7 @@ class Sweeper:
         now = self.clock.now()
         return {
             "removed": [dict(_named(leftover)) for leftover in removed[:SHOWN_COUNT_MAX]],
-            "leftovers": [left.document(now) for left in self.left[:SHOWN_COUNT_MAX]],
+            "leftovers": [left.document(now) for left in (*self.left, *self._of_others)[:SHOWN_COUNT_MAX]],
         }
 
     @property
@@ -148,7 +156,7 @@ class Sweeper:
             left
             for left in self.left
             if left.leftover.service == operation and left.reason
-            if self._whereabouts.is_probed(left.leftover)
+            if self.whereabouts.is_probed(left.leftover)
         ]
         if not kept or (len(kept) < LEFT_COUNT_MAX and operation not in self._forbidden):
             return None
@@ -167,6 +175,9 @@ class Sweeper:
         is_whole = False
         try:
             await self._read_journal()
+            for of_other in self._of_others:
+                if is_sign(of_other.leftover.name):  # it says itself how old it is
+                    await self.store.strike(of_other.leftover)
             async with asyncio.timeout(SWEEP_SECONDS_MAX):
                 await sweep.over(self._since)
                 await self._sweep_orphans(sweep)
@@ -201,13 +212,13 @@ class Sweeper:
         for kept in summary.kept:
             _log.info("%s %s is left behind: %s", kept.leftover.kind, kept.leftover.name, kept.reason)
         self._reasons = {
-            kept.leftover: kept.reason + self._whereabouts.remark(kept.leftover) for kept in summary.kept
+            kept.leftover: kept.reason + self.whereabouts.remark(kept.leftover) for kept in summary.kept
         }
         objects = (kept for kept in summary.kept if kept.leftover.kind is LeftoverKind.S3_OBJECT)
         self._forbidden = frozenset(
             kept.leftover.service
             for kept in objects
-            if kept.is_forbidden and self._whereabouts.is_probed(kept.leftover)
+            if kept.is_forbidden and self.whereabouts.is_probed(kept.leftover)
         )
         self._empty = frozenset(self._since.keys() - self._reasons.keys() if is_whole else ())
         await self._read_journal()
@@ -227,6 +238,14 @@ class Sweeper:
         except DiskTrouble as trouble:  # what is known stands
             _log.warning("what was left behind cannot be read: %s", trouble)
             return
+        now = self.clock.now()
+        self._of_others = tuple(
+            LeftBehind(leftover=leftover, since=since, reason=_OF_ANOTHER)
+            for leftover, since in entries.items()
+            if not self._is_to_be_removed(leftover, since, now)
+        )
+        for of_other in self._of_others:
+            del entries[of_other.leftover]
         self._since = entries
         self.left = tuple(
             LeftBehind(
@@ -255,6 +274,13 @@ class Sweeper:
             )
         self._warned_of = {left.leftover for left in old}
 
+    def _is_to_be_removed(self, leftover: Leftover, since: datetime, now: datetime) -> bool:
+        if not self.whereabouts.is_of_another(leftover):
+            return True
+        if leftover.kind is LeftoverKind.SQS_QUEUE:
+            return self._hurried is not None
+        return not is_sign(leftover.name) and now - since > timedelta(seconds=ORPHAN_AGE_SECONDS)
+
     def _is_settled(self, leftover: Leftover) -> bool:
         since = self._since.get(leftover)
         if since is None:  # of another host, and a day old
@@ -269,7 +295,7 @@ class Sweeper:
         if self.clock.monotonic_seconds() < self._orphans_due_seconds:
             return
         self._orphans_due_seconds = self.clock.monotonic_seconds() + ORPHANS_PAUSE_SECONDS
-        for row, section in self.configuration.enabled():
+        for row, section in self.whereabouts.configuration.enabled():
             for region in self.tariffs.regions(section):
                 if (place := section.orphan_place(region)) is not None:
                     await self._sweep_orphans_of(sweep, row.name, place)
@@ -290,5 +316,5 @@ class Sweeper:
         return await self.outside.message_queues(*self._site(leftover))
 
     def _site(self, leftover: Leftover) -> tuple[str, str | None]:
-        located = self._whereabouts.located(leftover)
-        return located.region or self.tariffs.home_region, located.endpoint_url
+        located = self.whereabouts.located(leftover)
+        return located.region or self.whereabouts.home_region, located.endpoint_url

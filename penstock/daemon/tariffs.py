@@ -79,10 +79,6 @@ class Tariffs:
             service_class=self._configuration.section_of(row).service_class,
         )
 
-    @property
-    def home_region(self) -> str:
-        return self._identity.region
-
     def clean_up_usd(self, row: Operation[Any, Any], *, request_count: int, priced_count: int) -> float:
         """What removing costs, wherever it is dearest; a deletion has no price but its way."""
         regions = self.regions(self._configuration.section_of(row))

@@ -21,19 +21,26 @@ class Whereabouts:
 
     configuration: Configuration
     home_region: str
+    machine: str = ""  # this one; nothing where nobody tells it
 
     def located(self, leftover: Leftover) -> Leftover:
         """With what its entry does not say: one of a probe of today, or of a penstock that did not write it down."""
         row = OPERATIONS.get(leftover.service)
+        machine = leftover.machine or self.machine or None
         if row is None:  # of another version of penstock
-            return dataclasses.replace(leftover, region=leftover.region or self.home_region)
+            return dataclasses.replace(leftover, region=leftover.region or self.home_region, machine=machine)
         return dataclasses.replace(
             leftover,
+            machine=machine,
             region=leftover.region or self._region_of(leftover) or self.home_region,
             endpoint_url=self.configuration.aws.endpoint_urls[row.service]
             if leftover.endpoint_url is None
             else leftover.endpoint_url,
         )
+
+    def is_of_another(self, leftover: Leftover) -> bool:
+        """Whether another machine made it, which may use it still: this one was given a copy of its disk."""
+        return leftover.machine is not None and self.machine not in {"", leftover.machine}
 
     def is_probed(self, leftover: Leftover) -> bool:
         """Whether the next probe would put its like beside it."""
@@ -72,4 +79,10 @@ class PlacedJournal:
         await self.journal.abandon(self.whereabouts.located(leftover))
 
     async def open_entries(self) -> list[Leftover]:
-        return await self.journal.open_entries()
+        """As probes name them, where they would be written down so now."""
+        entries = await self.journal.open_entries()
+        plain = [dataclasses.replace(e, region=None, endpoint_url=None, machine=None) for e in entries]
+        return [
+            name if self.whereabouts.located(name) == entry else entry
+            for name, entry in zip(plain, entries, strict=True)
+        ]

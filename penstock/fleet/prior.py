@@ -128,12 +128,12 @@ def measured_here(
 def merged(*parts: Iterable[Evidence[SettingT]], now: datetime) -> tuple[Evidence[SettingT], ...]:
     """All of it, each once, oldest first; where it is too much, what others say as well goes first.
 
-    The same whatever the order of what goes in, and nothing new by itself: merging again changes nothing.
+    The same whatever the order of what goes in, and nothing new by itself: merging again changes nothing. What hosts
+    tell that were started from a copy of another's disk is that one's measurement, and counts once.
     """
-    once = {
-        _identity(one): one for part in parts for one in part if now - one.observation.started_at <= AGE_MAX
-    }
-    newest_first = sorted(once.values(), key=_identity, reverse=True)
+    told = sorted((one for part in parts for one in part), key=lambda one: one.host, reverse=True)
+    once = {_identity(one.observation): one for one in told if now - one.observation.started_at <= AGE_MAX}
+    newest_first = [once[identity] for identity in sorted(once, reverse=True)]
     of_cell, of_host, of_both = Counter[object](), Counter[str](), Counter[object]()
     ranked: list[tuple[tuple[int, int, int], Evidence[SettingT]]] = []
     for age_rank, one in enumerate(newest_first):
@@ -144,19 +144,15 @@ def merged(*parts: Iterable[Evidence[SettingT]], now: datetime) -> tuple[Evidenc
         of_host[one.host] += 1
         of_both[cell, one.host] += 1
     kept = [one for _, one in sorted(ranked, key=lambda pair: pair[0])[:EVIDENCE_COUNT_MAX]]
-    return tuple(sorted(kept, key=_identity))
+    return tuple(sorted(kept, key=lambda one: _identity(one.observation)))
 
 
 def of_others(
-    evidence: Iterable[Evidence[SettingT]], host: str, own: Iterable[Observation[SettingT]]
+    evidence: Iterable[Evidence[SettingT]], own: Iterable[Observation[SettingT]]
 ) -> list[Observation[SettingT]]:
     """What this host does not know by itself, oldest first: what it measured and forgot is news as well."""
-    known = {(o.context, o.started_at) for o in own}
-    return [
-        one.observation
-        for one in evidence
-        if one.host != host or (one.observation.context, one.observation.started_at) not in known
-    ]
+    known = {_identity(observation) for observation in own}
+    return [one.observation for one in evidence if _identity(one.observation) not in known]
 
 
 class Head(msgspec.Struct):
@@ -180,10 +176,10 @@ def _decoded(
     return one
 
 
-def _identity(one: Evidence[Any]) -> tuple[object, ...]:
-    """By its date first."""
-    context, values = one.observation.context, setting_values(one.observation.setting).values()
-    return one.observation.started_at, one.host, context.payload_size_bytes, *values
+def _identity(observation: Observation[Any]) -> tuple[Any, ...]:
+    """By its date first (Any: what can be compared)."""
+    size, values = observation.context.payload_size_bytes, setting_values(observation.setting).values()
+    return observation.started_at, observation.duration_seconds, size, *values
 
 
 def _impossible(

@@ -66,6 +66,7 @@ class Leftover:
     # Where that is, as the daemon's own journal says it; None: wherever it is configured now.
     region: str | None = None
     endpoint_url: str | None = None  # "" is AWS's own
+    machine: str | None = None  # that made it
 
     @property
     def place(self) -> tuple[LeftoverKind, str, str | None, str | None]:

@@ -15,6 +15,11 @@ SIGNED_SECONDS = 8 * 3600.0  # from then on it is written anew
 UNUSED_SECONDS = 3 * 86_400.0  # a tight budget may leave days between two probes
 
 
+def is_sign(key: str) -> bool:
+    """Whether this is such a key."""
+    return key.rpartition("/")[2].startswith(SIGN)
+
+
 async def is_used(store: ObjectStore, bucket: str, run: str, *, besides: Collection[str]) -> bool:
     """Whether anybody reads what lies in this run, by one listing; `besides` are keys that tell of nobody else.
 

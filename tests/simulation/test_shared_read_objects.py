@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -101,7 +102,9 @@ async def a_host(bucket: Bucket, folder: Path, number: int) -> AsyncIterator[App
         clock=bucket.clock,
         outside=bucket,
         thinker=SteadyThinker(),
-        identity=HostIdentity(region=REGION, instance_type="lab", sentence="", is_instance=True),
+        identity=HostIdentity(
+            region=REGION, instance_type="lab", sentence="", is_instance=True, machine=str(number)
+        ),
         host_name=f"host-{number}",
         seed=number,
         sample_host=HostSample,
@@ -132,6 +135,28 @@ def test_what_hosts_read_together_is_put_once_and_goes_with_the_last_of_them(tmp
             await asyncio.sleep(2 * DAY_SECONDS)
             assert bucket.put_count == 1
             assert sum(key.endswith("/object") for key in bucket.keys) == 1
+        assert bucket.keys == []
+
+    fleetwise(story)
+
+
+def test_copies_of_a_host_leave_to_it_what_it_reads(tmp_path: Path) -> None:
+    """Started from a snapshot of its disk, they removed its object and its sign, for the journal in it lists both."""
+
+    async def story(clock: VirtualClock) -> None:
+        bucket = Bucket(clock)
+        async with a_host(bucket, tmp_path, 1), contextlib.AsyncExitStack() as copies:
+            await asyncio.sleep(DAY_SECONDS / 4)
+            its_own = set(bucket.keys)
+            for number in (2, 3):
+                shutil.copytree(tmp_path / "1", tmp_path / str(number))
+                copy = await copies.enter_async_context(a_host(bucket, tmp_path, number))
+                await asyncio.sleep(60.0)
+                assert its_own <= set(bucket.keys)
+                assert copy.conductor.sweeper.count == 0
+            await asyncio.sleep(1.5 * DAY_SECONDS)
+            assert its_own <= set(bucket.keys)
+            assert bucket.put_count == 1
         assert bucket.keys == []
 
     fleetwise(story)

@@ -21,6 +21,7 @@ from penstock.daemon.sweeper import Sweeper
 from penstock.daemon.tariffs import Tariffs
 from penstock.daemon.troubles import Troubles
 from penstock.daemon.watch import Watch
+from penstock.daemon.whereabouts import Whereabouts
 from penstock.lab.virtual_time import VirtualClock
 from penstock.models.model import Fit, PerformanceModel
 from penstock.operations.sections.objects import ObjectSection
@@ -34,6 +35,7 @@ from tests.unit.probes.fakes import MemoryQueues, MemoryStore
 
 CONFIGURATION = Configuration(probes=ProbesSection(s3_upload=ObjectSection(bucket="bucket")))
 TARIFFS = Tariffs(CONFIGURATION, HostIdentity(region="r", instance_type="i", sentence=""))
+WHEREABOUTS = Whereabouts(CONFIGURATION, "r")
 PLAN_COST = Cost(transferred_bytes=GiB, request_count=100, usd=0.1, duration_seconds=10.0)
 DAY_LIMIT = Cost(
     transferred_bytes=5 * GiB, request_count=1000, usd=1.0, credit_bytes=50 * GiB, duration_seconds=600.0
@@ -156,7 +158,7 @@ class House:
             store=self.store,
             ledger=Ledger(DAY_LIMIT),
             thinker=self.thinker,
-            sweeper=Sweeper(CONFIGURATION, self.outside, self.store, clock, tariffs=TARIFFS),
+            sweeper=Sweeper(self.outside, self.store, clock, tariffs=TARIFFS, whereabouts=WHEREABOUTS),
             clock=clock,
             troubles=Troubles(clock),
             host_verdict=lambda _now: self.verdict,

@@ -119,10 +119,12 @@ def test_this_very_host() -> None:
 
 
 def test_machine_seed_stays_and_differs(tmp_path: Path) -> None:
-    """Each machine has its own, always the same; one without an identity goes by its name."""
-    for name in ("a", "b"):
-        _write(tmp_path / name / "etc/machine-id", f"{name * 32}\n")
-    seeds = [host.machine_seed(tmp_path / name) for name in ("a", "a", "b", "none")]
+    """Each machine has its own, always the same, whatever disk it was started from; one that tells none has a name."""
+    for name, identity, instance in (("a", "a", "1"), ("b", "b", "1"), ("copy of a", "a", "2")):
+        _write(tmp_path / name / "etc/machine-id", f"{identity * 32}\n")
+        _write(tmp_path / name / "sys/devices/virtual/dmi/id/board_asset_tag", f"i-{instance}\n")
+    names = ("a", "a", "b", "copy of a", "none")
+    seeds = [host.machine_seed(tmp_path / name) for name in names]
     assert seeds[0] == seeds[1]
-    assert len(set(seeds)) == 3
+    assert len(set(seeds)) == 4
     assert all(0 <= seed < 2**63 for seed in seeds)

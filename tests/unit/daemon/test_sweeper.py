@@ -15,12 +15,13 @@ from penstock.daemon.advisory import Advisory
 from penstock.daemon.budget import Verdict
 from penstock.daemon.config import Configuration, ProbesSection
 from penstock.daemon.database import DiskTrouble
+from penstock.daemon.whereabouts import Whereabouts
 from penstock.operations.sections.objects import ObjectSection
 from penstock.probes.leftovers import SweepSummary
 from penstock.probes.outside import Denied, Failed, Forbidden, RequestError, Unreachable
 from penstock.probes.probe import Leftover, LeftoverKind
 from tests.factories import NOON
-from tests.unit.daemon.house import TARIFFS, House
+from tests.unit.daemon.house import TARIFFS, WHEREABOUTS, House
 from tests.unit.daemon.test_advisory import advisory_of
 
 HOUR = 3600.0
@@ -275,7 +276,9 @@ async def test_what_a_long_probe_had_on_its_way_is_looked_for(house: House) -> N
     await leave_behind(house, a_run())
     section = ObjectSection(duration_seconds_max=600.0)
     configuration = Configuration(probes=ProbesSection(s3_upload=section))
-    broom = sweeper.Sweeper(configuration, house.outside, house.store, house.clock, tariffs=TARIFFS)
+    broom = sweeper.Sweeper(
+        house.outside, house.store, house.clock, tariffs=TARIFFS, whereabouts=Whereabouts(configuration, "r")
+    )
     await asyncio.sleep(sweeper.SETTLED_SECONDS + 500.0)
     await broom.sweep()
     assert [left.is_empty for left in broom.left] == [True]
@@ -300,6 +303,40 @@ async def test_where_the_journal_cannot_be_read_what_is_known_stands(
     await broom.sweep()
     assert house.outside.objects.objects == set()
     assert [left.leftover for left in broom.left] == [a_run()]
+
+
+async def test_what_a_lost_machine_left_is_removed_by_who_has_its_disk(house: House) -> None:
+    """Objects once nobody writes them any more; a queue, which does not say who uses it, when the operator says so."""
+    queue, run, read = (
+        dataclasses.replace(made, machine="lost", region="r", endpoint_url="")
+        for made in (QUEUE, a_run(), dataclasses.replace(a_run(), name="penstock/1-reads-9/"))
+    )
+    sign = dataclasses.replace(read, name=f"{read.name}used-by-it")
+    await house.outside.queues.create_queue(queue.name, {})
+    for left in (queue, run, read, sign):
+        await house.store.record(left)
+        await house.store.abandon(left)
+    house.outside.objects.objects |= {f"{run.name}0001", f"{read.name}object"}
+    await house.outside.objects.put_if("bucket", sign.name, b"", None)
+    broom = sweeper.Sweeper(
+        house.outside,
+        house.store,
+        house.clock,
+        tariffs=TARIFFS,
+        whereabouts=dataclasses.replace(WHEREABOUTS, machine="heir"),
+    )
+    await broom.sweep()
+    assert (len(house.outside.objects.objects), broom.count, broom.remark) == (2, 0, None)
+    assert {told["name"] for told in broom.document()["leftovers"]} == {queue.name, run.name, read.name}
+    assert all("another machine" in told["reason"] for told in broom.document()["leftovers"])
+    await asyncio.sleep(25 * HOUR)
+    await broom.sweep()
+    assert house.outside.objects.objects == {f"{read.name}object"}  # for three days, as its sign says
+    assert await house.store.open_entries() == [queue]
+    broom.hurry()
+    await broom.sweep()
+    assert await house.store.open_entries() == []
+    assert await house.outside.queues.list_queues("") == []
 
 
 async def test_a_full_disk_ends_no_sweep(house: House) -> None:

@@ -162,6 +162,15 @@ def test_a_host_that_says_much_does_not_displace_the_others() -> None:
     assert rare[0] in merged
 
 
+def test_what_copies_of_a_disk_tell_is_one_measurement() -> None:
+    """Ten hosts that were started from one image told its measurements ten times, and each heard nine of itself."""
+    original, *copies = (some(3, host=host) for host in "badc")
+    merged = prior.merged(*copies, original, now=NOON)
+    assert [one.observation for one in merged] == [one.observation for one in reversed(original)]
+    assert {one.host for one in merged} == {"a"}
+    assert prior.of_others(merged, [one.observation for one in original]) == []
+
+
 def test_a_document_keeps_its_bound_whatever_an_observation_takes() -> None:
     """The oldest are left out until it does."""
     large = some(60, measures={f"measure {i} {'x' * 40}": 1.25 for i in range(64)})
@@ -174,5 +183,5 @@ def test_a_host_learns_from_its_former_life_but_not_twice_from_itself() -> None:
     """What it measured and still knows counts once; what was lost with its disk counts as others' does."""
     mine, theirs = some(3), some(1, host="b", first=10)
     own: list[Observation[Any]] = [mine[0].observation]
-    others = prior.of_others([*mine, *theirs], "a", own)
+    others = prior.of_others([*mine, *theirs], own)
     assert others == [mine[1].observation, mine[2].observation, theirs[0].observation]

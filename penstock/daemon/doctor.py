@@ -232,11 +232,13 @@ def _allowances(patient: Patient) -> Iterator[Finding]:
 
 
 def _limits(patient: Patient) -> Iterator[Finding]:
-    group = patient.unit().get("ControlGroup") or _own_group(patient.root)
+    unit, database = patient.unit(), patient.loaded.configuration.daemon.database_path
+    group = unit.get("ControlGroup") or _group_of(holder(database) or ("" if unit else "self"), patient.root)
     folder = patient.root / "sys/fs/cgroup" / group.strip("/")
     enabled = [section for _, section in patient.loaded.configuration.enabled()]
     needed = _DAEMON_BYTES + max((section.memory_bytes_max or 0 for section in enabled), default=0)
-    limit = min(_memory_limits(folder, patient.root / "sys/fs/cgroup"), default=None)
+    limits = [*_memory_limits(folder, patient.root / "sys/fs/cgroup"), *_stated_limits(unit)]
+    limit = min(limits, default=None)
     if limit is not None and limit < needed:
         sentence = f"probes and daemon need up to {format_bytes(needed)}, and may have {format_bytes(limit)}"
         yield Finding("memory", Health.POOR, sentence, "lower memory_bytes_max of the probes, or allow more")
@@ -385,7 +387,14 @@ def _memory_limits(folder: Path, top: Path) -> Iterator[int]:
             return
 
 
-def _own_group(root: Path) -> str:
-    """The control group of this process, where that of the service is not known."""
-    found = re.search(r"^0::(.+)$", host.text_of(root / "proc/self/cgroup"), re.MULTILINE)
+def _stated_limits(unit: Mapping[str, str]) -> Iterator[int]:
+    """Of the unit, also while nothing of it runs."""
+    for name in ("MemoryHigh", "MemoryMax"):
+        if (stated := unit.get(name, "")).isdigit():
+            yield int(stated)
+
+
+def _group_of(process: str, root: Path) -> str:
+    """The control group of the daemon where no unit runs it; where nothing does, of this process."""
+    found = re.search(r"^0::(.+)$", host.text_of(root / f"proc/{process}/cgroup"), re.MULTILINE)
     return found.group(1) if found else ""

@@ -249,6 +249,34 @@ def test_limits_of_the_control_group_are_seen(tmp_path: Path) -> None:
     assert "7 times" in found["processor"].sentence
 
 
+def test_limits_of_a_service_are_seen_that_does_not_run(tmp_path: Path) -> None:
+    """Those of the shell in which the doctor was asked were told in their place."""
+    group_file(tmp_path, "memory.max", f"{2 << 20}\n", "user.slice")
+    (tmp_path / "root/proc/self").mkdir(parents=True)
+    (tmp_path / "root/proc/self/cgroup").write_text("0::/user.slice\n")
+    ended = RUNNING | {"ActiveState": "inactive", "ControlGroup": "", "MemoryMax": "infinity"}
+    stated = ended | {"MemoryHigh": f"{512 << 20}"}
+    told = [
+        next(f for f in findings(tmp_path, unit=lambda unit=unit: unit) if f.subject == "memory")
+        for unit in (ended, stated)
+    ]
+    assert [found.health for found in told] == [Health.WELL, Health.POOR]
+    assert "there is no limit" in told[0].sentence
+    assert "512 MiB" in told[1].sentence
+
+
+def test_limits_of_a_daemon_are_seen_that_no_unit_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of its own control group, wherever the doctor is."""
+    group_file(tmp_path, "memory.max", f"{512 << 20}\n", "daemons")
+    (tmp_path / "root/proc/77").mkdir(parents=True)
+    (tmp_path / "root/proc/77/cgroup").write_text("0::/daemons\n")
+    monkeypatch.setattr(doctor, "holder", lambda _database: "77")
+    (found,) = (f for f in findings(tmp_path, unit=dict) if f.subject == "memory")
+    assert (found.health, "512 MiB" in found.sentence) == (Health.POOR, True)
+
+
 def test_packets_that_the_instance_held_back_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,6 +30,7 @@ from penstock.operations.operation import Operation, Service
 from penstock.operations.table import OPERATIONS
 from penstock.probes.aws import Access, AwsObjectStore, open_message_queues, open_object_store
 from penstock.probes.measurement import LOOP_TICK_SECONDS
+from penstock.probes.on_demand import ProbeOnDemand
 from penstock.probes.outside import ANSWERED_BY, MessageQueues
 from penstock.probes.probe import Probe
 from penstock.probes.s3.download import S3DownloadProbe
@@ -253,6 +254,7 @@ class _Site:
                     continue
                 lesson = as_delivery(outcome, probe.course, place)
             await self.app.store.add_observation(lesson)
+            self.app.tariffs.note_observed(lesson)
 
     def _tariff(self, row: Operation[Any, Any]) -> Tariff:
         return self.app.tariffs.of(row, self._regions[row.name])
@@ -269,11 +271,11 @@ class _Site:
                 self.queues, self._clock, self.app.store, messages=hosts
             )
         else:
-            probe = self._transfer_probe(step, operation)
+            probe = ProbeOnDemand(partial(self._transfer_probe, step, operation), self._clock)
         ending.push_async_callback(probe.close)
         return probe
 
-    def _transfer_probe(self, step: Step, operation: str) -> Probe[Any]:
+    async def _transfer_probe(self, step: Step, operation: str) -> Probe[Any]:
         store = self.stores.get((operation, step.is_plain is True)) or self.stores[operation, False]
         section: Any = self._configuration.section_of(OPERATIONS[operation])  # Any: one of objects
         workspace = Workspace(

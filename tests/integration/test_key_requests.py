@@ -5,15 +5,22 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
 
 from penstock.clock import SystemClock
+from penstock.daemon.assembly import Surroundings, assembled
+from penstock.daemon.config import Configuration, DaemonSection, ProbesSection
+from penstock.daemon.host import HostIdentity
+from penstock.experiments.experiment import Step
+from penstock.experiments.really import _Site
 from penstock.lab.http_s3 import s3_application
 from penstock.lab.s3 import S3Service
 from penstock.lab.server import serving
+from penstock.operations.sections.objects import ObjectSection
 from penstock.probes.aws import Access, AwsObjectStore, Credentials, open_object_store
 from penstock.probes.on_demand import ProbeOnDemand
 from penstock.probes.outside import KEY_REQUESTS, KeyRequests
@@ -24,7 +31,9 @@ from penstock.probes.s3.workers import hired
 from penstock.units import MiB
 from penstock.vocabulary import Observation, ProbePlan
 from tests.factories import a_link
+from tests.inline_thinker import InlineThinker
 from tests.seams import UNJUDGED_SECONDS, workspace_in
+from tests.unit.daemon.house import Outside
 from tests.unit.probes.fakes import a_download_plan, an_upload_plan
 
 LINK = a_link(connection_rate_bytes_per_second=200e6, host_rate_bytes_per_second=400e6)
@@ -97,6 +106,43 @@ async def test_a_download_pays_for_keys_of_what_it_puts_and_reads() -> None:
     count = seen.measures["key_request_count"]
     assert count == 2 + 1 + 4  # two ranges, the note of who reads, and two parts with what is around them
     assert usd - usd_of_s3 == pytest.approx(count * 3e-6)
+
+
+async def test_an_experiment_pays_for_keys(tmp_path: Path) -> None:
+    """What is measured with a table of plans was booked at the price of S3 alone."""
+    directory, plan = str(tmp_path), an_upload_plan(size=32 * MiB)
+    configuration = Configuration(
+        daemon=DaemonSection(state_directory=directory, runtime_directory=directory),
+        probes=ProbesSection(s3_upload=ObjectSection(bucket="bucket", network_path="gateway-endpoint")),
+    )
+    step = Step(
+        label="encrypted",
+        operation="s3_upload",
+        world="regional",
+        payload_size_bytes=32 * MiB,
+        setting=plan.setting,
+        cost_max=plan.cost_max,
+    )
+    surroundings = Surroundings(
+        clock=SystemClock(),
+        outside=Outside(),
+        thinker=InlineThinker(),
+        identity=HostIdentity(region="eu-west-1", instance_type="m7i.large", sentence=""),
+        host_name="host",
+        seed=1,
+    )
+    spent = []
+    for headers in (S3_KEYS, KMS):
+        async with encrypting(headers) as store, assembled(configuration, surroundings) as app:
+            before = app.conductor.ledger.spent(app.conductor.clock.now()).usd
+            site = _Site(app, configuration, {"s3_upload": "eu-west-1"})
+            site.stores["s3_upload", False] = store
+            record = await site.record(step)
+            assert record.reason is None
+            spent.append(app.conductor.ledger.spent(app.conductor.clock.now()).usd - before)
+            foreseen = site.cost(step).usd
+    assert spent[1] - spent[0] == pytest.approx((4 + 2) * 3e-6)
+    assert foreseen > step.cost_of_all.usd  # from then on
 
 
 async def test_what_was_reckoned_with_is_not_paid_twice() -> None:

@@ -56,9 +56,9 @@ _TIMEOUT_UNKNOWN_SECONDS = 180.0  # as often as for such a one the queue is aske
 class QueueConsumer:
     """Receives, hands over and deletes, with the advised threads, batches and window.
 
-    `advice` replaces asking; `demand` is that of `penstock.client.advice.advise` (message_rate_per_second,
-    work_seconds, visibility_timeout_seconds, ...). The client needs a connection for each thread:
-    `penstock.client.boto3.connection_pool_count(consumer.advice)`.
+    It asks at the beginning and once in `report_seconds`; `advice` replaces that. `demand` is that of
+    `penstock.client.advice.advise` (message_rate_per_second, work_seconds, visibility_timeout_seconds, ...). The client
+    needs a connection for each thread: `penstock.client.boto3.connection_pool_count(consumer.advice)`.
 
     A message that is being handled, or waits for it here, is kept from others for `hold_seconds_max`, whatever the
     queue's visibility timeout is; 0 leaves it to that.
@@ -79,20 +79,15 @@ class QueueConsumer:
         **demand: Unpack[DeliveryDemand],
     ) -> None:
         self._place = _place_of(sqs_client, queue_url, demand)
+        self._question = None if advice else (message_size_bytes, demand)
         self.advice = advice or advise_in(self._place, SQS_DELIVERY, message_size_bytes, demand)
-        setting = self.advice.setting
         self._client, self._url, self._handle = sqs_client, queue_url, handle
         self._reporter, self._report_seconds = reporter or default_reporter(), report_seconds
         self._long_poll_seconds, self._hold_seconds_max = long_poll_seconds, hold_seconds_max
-        self._receiver_count = max(1, int(setting["receiver_thread_count"]))
-        self._deleter_count = max(1, int(setting["deleter_thread_count"]))
-        self._batch = min(max(1, int(setting["batch_message_count"])), MESSAGE_COUNT_MAX)
-        self._messages = Messages(
-            window=int(setting["receive_window_message_count"]) or WINDOW_MESSAGE_COUNT_MAX,
-            pause_at_seconds=float(
-                self.advice.derived.get("receive_pause_at_oldest_undeleted_seconds") or float("inf")
-            ),
-        )
+        self._timeout_seconds = 0  # of the queue, as it says
+        self._messages = Messages()
+        self._take(self.advice)
+        self._threads: dict[tuple[str, int], threading.Thread] = {}
         self._figures = Figures()
         self._lock = threading.Lock()  # of the figures
         self._is_stopped = False
@@ -121,34 +116,65 @@ class QueueConsumer:
         A long poll that is under way is left behind: its thread ends with its answer, and gives that back. An
         exception of a signal handler here, such as KeyboardInterrupt, ends it in the same way before it is raised.
         """
-        deleters = _threads(self._delete_all, self._deleter_count)
-        keepers = _threads(self._keep_all, 1 if self._hold_seconds_max > 0 else 0)
-        receivers = _threads(self._receive_all, self._receiver_count)
         try:
-            self._start(receivers, deleters, keepers)
+            self._start()
             while not self._waits_for_stop(self._report_seconds):
                 self._report()
+                self._follow()
         finally:
             self.stop()
-            self._end((*deleters, *keepers))
+            self._end()
         self._report()
 
-    def _start(
-        self,
-        receivers: Sequence[threading.Thread],
-        deleters: Sequence[threading.Thread],
-        keepers: Sequence[threading.Thread],
-    ) -> None:
-        """Each a first one before the others: a process that may have no more threads works with those that it has."""
-        for thread in (deleters[0], receivers[0]):
-            thread.start()
+    def _follow(self) -> None:
+        """Work as is advised now, unless the advice was given. What the SDK does by itself is nothing to go back to."""
+        if self._question is not None:
+            advice = advise_in(self._place, SQS_DELIVERY, *self._question)
+            if advice.basis != "default" and dict(advice.setting) != dict(self.advice.setting):
+                self._take(advice)
+                self._start()
+
+    def _take(self, advice: Advice) -> None:
+        self.advice, setting = advice, advice.setting
+        self._receiver_count = max(1, int(setting["receiver_thread_count"]))
+        self._deleter_count = max(1, int(setting["deleter_thread_count"]))
+        self._batch = min(max(1, int(setting["batch_message_count"])), MESSAGE_COUNT_MAX)
+        self._note_limits()
+
+    def _note_limits(self) -> None:
+        """How many messages, and how old: the age that is advised is for the visibility timeout that it assumes."""
+        derived = self.advice.derived
+        pause_at = float(derived.get("receive_pause_at_oldest_undeleted_seconds") or float("inf"))
+        assumed = derived.get("visibility_timeout_seconds")
+        if self._timeout_seconds and assumed:
+            pause_at *= self._timeout_seconds / assumed
+        window = int(self.advice.setting["receive_window_message_count"]) or WINDOW_MESSAGE_COUNT_MAX
+        self._messages.note_limits(window, pause_at)
+
+    def _start(self) -> None:
+        """The threads that do not run yet. They hold up no process that ends.
+
+        Each a first one before the others: a process that may have no more threads works with those that it has.
+        """
+        keepers = [(self._keep_all, 0)] if self._hold_seconds_max > 0 else []
+        deleters = [(self._delete_all, number) for number in range(self._deleter_count)]
+        receivers = [(self._receive_all, number) for number in range(self._receiver_count)]
         try:
-            for thread in (*keepers, *deleters[1:], *receivers[1:]):
-                thread.start()
+            for work, number in (deleters[0], receivers[0], *keepers, *deleters[1:], *receivers[1:]):
+                name = (work.__name__, number)
+                if name not in self._threads or not self._threads[name].is_alive():
+                    thread = threading.Thread(target=work, args=(number,), name="penstock-queue", daemon=True)
+                    self._threads[name] = thread
+                    thread.start()
         except RuntimeError as trouble:
+            self._deleter_count = self._running_count(self._delete_all)
+            self._receiver_count = self._running_count(self._receive_all)
+            if not self._deleter_count or not self._receiver_count:
+                raise
             complain("not all advised threads work on %s: %s", self._url, trouble)
-            self._deleter_count = sum(thread.ident is not None for thread in deleters)
-            self._receiver_count = sum(thread.ident is not None for thread in receivers)
+
+    def _running_count(self, work: Callable[[int], None]) -> int:
+        return sum(name == work.__name__ and thread.is_alive() for (name, _), thread in self._threads.items())
 
     def stop(self) -> None:
         """Let `run` return as soon as no message is being handled. Returns at once; signal handlers may call it."""
@@ -163,7 +189,7 @@ class QueueConsumer:
             return False
         return True
 
-    def _end(self, others: Iterable[threading.Thread]) -> None:
+    def _end(self) -> None:
         """Each step is bounded but one: what is being handled has the time that it takes."""
         try:
             self._messages.stop()
@@ -171,14 +197,14 @@ class QueueConsumer:
         finally:
             self._messages.end(_END_SECONDS_MAX)
         end_seconds = time.monotonic() + _END_SECONDS_MAX
-        for thread in others:
-            if thread.ident is not None:  # it was started
+        for (name, _), thread in self._threads.items():
+            if name != self._receive_all.__name__ and thread.ident is not None:  # it was started
                 thread.join(max(0.0, end_seconds - time.monotonic()))
 
     # --- Receiving
 
-    def _receive_all(self) -> None:
-        while not self._is_stopped:
+    def _receive_all(self, number: int) -> None:
+        while not self._is_stopped and number < self._receiver_count:
             room = self._messages.take_room(self._batch, poll_seconds=self._long_poll_seconds)
             if room:
                 self._work_off_all(self._receive(room))
@@ -250,7 +276,7 @@ class QueueConsumer:
 
     # --- Keeping
 
-    def _keep_all(self) -> None:
+    def _keep_all(self, _: int) -> None:
         """Hide anew what takes longer than the queue hides it: else others handle it, too."""
         seconds = self._visibility_timeout_seconds()
         while True:
@@ -266,13 +292,9 @@ class QueueConsumer:
         """That of the queue, by which receiving pauses from now on; 0 where it does not say, or has none."""
         request = getattr(self._client, "get_queue_attributes", None)
         answer = self._ask(request, AttributeNames=["VisibilityTimeout"])[0] if request else None
-        seconds = int((answer or {}).get("Attributes", {}).get("VisibilityTimeout", 0))
-        derived = self.advice.derived
-        pause_at = derived.get("receive_pause_at_oldest_undeleted_seconds")
-        assumed = derived.get("visibility_timeout_seconds")
-        if seconds and pause_at and assumed:
-            self._messages.note_timeout(pause_at * seconds / assumed)
-        return seconds
+        self._timeout_seconds = int((answer or {}).get("Attributes", {}).get("VisibilityTimeout", 0))
+        self._note_limits()
+        return self._timeout_seconds
 
     def _hide(self, receipts: Sequence[tuple[str, str]], seconds: int) -> None:
         entries = [
@@ -286,7 +308,7 @@ class QueueConsumer:
 
     # --- Deleting
 
-    def _delete_all(self) -> None:
+    def _delete_all(self, _: int) -> None:
         while (receipts := self._messages.take_handled(self._batch)) is not None:
             if receipts:
                 self._delete(receipts)
@@ -374,8 +396,3 @@ def _place_of(sqs_client: Any, queue_url: str, demand: Mapping[str, object]) -> 
         place.setdefault("service_class", "fifo")
     place.setdefault("region", region_of(sqs_client))
     return place
-
-
-def _threads(work: Callable[[], None], count: int) -> list[threading.Thread]:
-    """Threads that hold up no process that ends."""
-    return [threading.Thread(target=work, name="penstock-queue", daemon=True) for _ in range(count)]

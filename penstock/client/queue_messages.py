@@ -27,9 +27,8 @@ class Messages:
     certain. Which one that is cannot be told by when they are noted here, so it is deleted by each.
     """
 
-    def __init__(self, *, window: int, pause_at_seconds: float) -> None:
-        self._window = window
-        self._pause_at_seconds = pause_at_seconds
+    def __init__(self, *, window: int = 0, pause_at_seconds: float = 0.0) -> None:
+        self._window, self._pause_at_seconds = window, pause_at_seconds
         self._changed = threading.Condition()  # which who holds it may enter again
         self._expected_count = 0  # that requests under way may bring
         self._handles: dict[str, dict[str, None]] = {}  # by message, undeleted
@@ -98,10 +97,11 @@ class Messages:
             self._handling_count += 1
             return True
 
-    def note_timeout(self, pause_at_seconds: float) -> None:
-        """How old the oldest may be is known better than it was advised."""
+    def note_limits(self, window: int, pause_at_seconds: float) -> None:
+        """How many there may be at a time from now on, and how old the oldest may be for more to be received."""
         with self._changed:
-            self._pause_at_seconds = pause_at_seconds
+            self._window, self._pause_at_seconds = window, pause_at_seconds
+            self._changed.notify_all()
 
     def take_aging(self, age_seconds: float, held_seconds_max: float) -> list[tuple[str, str]] | None:
         """What is not handled yet and hidden for so long, with the newest handle; None at the end. Looks now and then.

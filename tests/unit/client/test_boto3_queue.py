@@ -12,13 +12,13 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from types import FrameType, SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from penstock.api import wire
 from penstock.client import boto3_queue, queue_messages, sdk_client
-from penstock.client.advice import Advice
+from penstock.client.advice import Advice, default_advice
 from penstock.client.boto3_queue import QueueConsumer
 from tests.advice import a_queue_advice
 from tests.factories import NOON
@@ -580,6 +580,65 @@ def test_a_queue_is_advised_and_reported_for_where_and_what_it_is(monkeypatch: p
     ]
     (report,) = consumed(FakeQueue(10), lambda _message: None).reports
     assert report["region"] == "eu-west-2"
+
+
+def test_a_consumer_follows_the_advice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that began before its daemon would else have one thread for as long as it lives."""
+    none, some = default_advice("sqs_delivery", 1024, "no daemon"), a_queue_advice(receivers=3, window=50)
+    said = [none]
+    monkeypatch.setattr(sdk_client, "advise", lambda *_, **__: said[-1])
+    queue, together, is_over = FakeQueue(20), threading.Barrier(4), threading.Event()
+
+    def handle(_message: Mapping[str, Any]) -> None:
+        if not is_over.is_set():
+            with contextlib.suppress(threading.BrokenBarrierError):
+                together.wait(20.0)
+
+    told: Any = FakeReporter()
+    consumer = QueueConsumer(queue, URL, handle, reporter=told, long_poll_seconds=1, report_seconds=0.01)
+    thread = threading.Thread(target=consumer.run)
+    thread.start()
+    try:
+        assert settled(lambda: together.n_waiting == 1)
+        said.append(some)
+        assert settled(lambda: together.n_waiting == 3)
+        assert queue.asked_count_max == 10
+        said.append(none)
+        is_over.set()
+        together.wait(20.0)
+        assert settled(lambda: not queue.left)
+        assert consumer.advice is some
+        receivers = [one for (name, _), one in consumer._threads.items() if name == "_receive_all"]
+        assert sum(one.is_alive() for one in receivers) == 3
+        said.append(a_queue_advice(receivers=1))
+        assert settled(lambda: sum(one.is_alive() for one in receivers) == 1)
+    finally:
+        is_over.set()
+        together.abort()
+        consumer.stop()
+        thread.join(20.0)
+    assert not thread.is_alive()
+
+
+def test_advice_that_was_given_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever states it has asked for himself."""
+    monkeypatch.setattr(sdk_client, "advise", lambda *_, **__: a_queue_advice(receivers=9))
+    given, told = advice(), FakeReporter()
+    consumer = QueueConsumer(
+        FakeQueue(30),
+        URL,
+        lambda _message: None,
+        advice=given,
+        reporter=cast("Any", told),
+        long_poll_seconds=1,
+        report_seconds=0.001,
+    )
+    thread = threading.Thread(target=consumer.run)
+    thread.start()
+    assert settled(lambda: bool(told.reports))
+    consumer.stop()
+    thread.join(20.0)
+    assert consumer.advice is given
 
 
 def test_a_queue_that_is_empty_reports_nothing() -> None:

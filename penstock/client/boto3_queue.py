@@ -78,7 +78,7 @@ class QueueConsumer:
         hold_seconds_max: float = HOLD_SECONDS_MAX,
         **demand: Unpack[DeliveryDemand],
     ) -> None:
-        self._place = _place_of(sqs_client, queue_url, demand)
+        self._place = place_of_queue(sqs_client, queue_url, demand)
         self._question = None if advice else (message_size_bytes, demand)
         self.advice = advice or advise_in(self._place, SQS_DELIVERY, message_size_bytes, demand)
         self._client, self._url, self._handle = sqs_client, queue_url, handle
@@ -389,7 +389,7 @@ class QueueConsumer:
             self._work_seconds = float("inf")
 
 
-def _place_of(sqs_client: Any, queue_url: str, demand: Mapping[str, object]) -> dict[str, Any]:
+def place_of_queue(sqs_client: Any, queue_url: str, demand: Mapping[str, object]) -> dict[str, Any]:
     """Where the queue is and of which class, as far as it is not where and what a queue usually is."""
     place = {name: demand[name] for name in ("region", "service_class") if demand.get(name)}
     if queue_url.endswith(".fifo"):

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-_THROTTLED = frozenset({"RequestThrottled", "ThrottlingException", "Throttling"})
+THROTTLED = frozenset({"RequestThrottled", "ThrottlingException", "Throttling"})
 
 
 class Figures:
@@ -48,7 +48,7 @@ class Figures:
 
     def note_trouble(self, trouble: Exception) -> None:
         response = getattr(trouble, "response", None) or {}
-        is_throttled = response.get("Error", {}).get("Code") in _THROTTLED
+        is_throttled = response.get("Error", {}).get("Code") in THROTTLED
         self.throttled_count += is_throttled
         self.failed_count += not is_throttled
 

@@ -37,6 +37,10 @@ CATCHES_ALL = {
     ): "whatever a file fails of is told with it, and others go on",
     ("penstock/client/arguments.py", "arguments_of"): "what cannot be told to a library is left to it",
     (
+        "penstock/client/boto3_producer.py",
+        "_send",
+    ): "whatever botocore raises is for who waits for the message",
+    (
         "penstock/client/boto3_transfers.py",
         "_outcome",
     ): "whatever a file fails of is told with it, and others go on",

@@ -7,6 +7,7 @@ from typing import Any
 
 from penstock.client import aiobotocore, asyncio_client, awscrt, boto3, boto3_lease, s3fs
 from penstock.client.advice import Advice, advise, default_advice
+from penstock.client.boto3_producer import QueueProducer
 from penstock.client.boto3_queue import QueueConsumer
 from penstock.client.lease import Lease
 from penstock.client.reporting import default_reporter, report
@@ -32,6 +33,7 @@ def use() -> None:
     file = open_writer(a_client(), "bucket", "key")
     file.write(b"some")
     file.abort()
+    QueueProducer(a_client(), "https://queue").close()
     consumer = QueueConsumer(a_client(), "https://queue", print)
     consumer.stop()
     assert consumer.undeleted_count == 0

@@ -27,6 +27,7 @@ from penstock.client import s3fs as advised_s3fs
 from penstock.client.advice import advise
 from penstock.client.asyncio_client import AsyncLease
 from penstock.client.asyncio_client import advise as advise_in_loop
+from penstock.client.boto3_producer import QueueProducer
 from penstock.client.boto3_queue import QueueConsumer
 from penstock.client.boto3_transfers import (
     download_file,
@@ -85,9 +86,9 @@ def with_a_queue() -> int:
     """How many messages of a queue were handled."""
     client = boto3.client("sqs")
     url = client.create_queue(QueueName="oldest")["QueueUrl"]
-    for _ in range(MESSAGE_COUNT // 10):
-        entries = [{"Id": str(index), "MessageBody": "x"} for index in range(10)]
-        client.send_message_batch(QueueUrl=url, Entries=entries)
+    with QueueProducer(client, url) as producer:
+        sent = [producer.send("x") for _ in range(MESSAGE_COUNT)]
+    assert len({future.result()["MessageId"] for future in sent}) == MESSAGE_COUNT
     handled = set()
 
     def handle(message: Mapping[str, Any]) -> None:

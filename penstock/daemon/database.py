@@ -43,13 +43,14 @@ FREE_FRACTION_MAX = 0.2  # of the file, which new rows will fill again
 _INCREMENTAL = 2  # SQLite's word for a file whose free pages can be given back a few at a time
 BUSY_SECONDS = 5.0
 _ASK_OWNER = "ask as a user who may, such as with sudo -u penstock"
+_ROOM = "free space, inodes (df -i) or quota"
 _BROKEN = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _DISK = {
     sqlite3.SQLITE_FULL: "the disk is full: free some space",
     sqlite3.SQLITE_READONLY: "the file system or the file is read-only: make it writable",
-    sqlite3.SQLITE_CANTOPEN: "the file cannot be opened: check the directory, its owner and its free space",
+    sqlite3.SQLITE_CANTOPEN: "the file cannot be opened: check the directory, its owner, its free space and inodes",
     sqlite3.SQLITE_PERM: "access is denied: check the owner of the directory",
-    sqlite3.SQLITE_IOERR: "the disk reports an error: check it and its free space",
+    sqlite3.SQLITE_IOERR: "the disk reports an error: check it, its free space and its quota",
     sqlite3.SQLITE_BUSY: "another program holds the database locked: end it",
 }
 
@@ -350,9 +351,10 @@ def _locked(path: Path) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
     except OSError as error:
+        is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+        remedy = _ROOM if is_full else "make it writable for this user or change daemon.state_directory"
         raise DiskTrouble(
-            f"the directory {path.parent} cannot be used: {error.strerror}; "
-            "make it writable for this user or change daemon.state_directory"
+            f"the directory {path.parent} cannot be used: {error.strerror}; {remedy}"
         ) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -186,7 +186,7 @@ def _fleet(patient: Patient) -> Iterator[Finding]:
 
 def _clock(patient: Patient) -> Iterator[Finding]:
     error = patient.clock_error_seconds()
-    remedy = "run chronyd or systemd-timesyncd; AWS refuses what is signed 15 minutes off"
+    remedy = "run chronyd or systemd-timesyncd; SQS refuses what is signed 5 minutes off, S3 15"
     if error is None:
         yield Finding("clock", Health.POOR, "nothing synchronises the clock", remedy)
     elif error > _CLOCK_ERROR_SECONDS_MAX:

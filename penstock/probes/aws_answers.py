@@ -41,7 +41,7 @@ _FEWER = "the service asked for fewer requests"
 _EXPIRED = "the session token has expired: renew the credentials"
 _UNKNOWN_KEY = "the access key is unknown: check the credentials and whose account they belong to"
 _NOT_ALLOWED = "the credentials do not allow it: grant the actions of the documented IAM policy"
-_CLOCK = "this host's clock is wrong by 15 minutes or more: synchronise it"
+_CLOCK = "this host's clock is wrong by 5 minutes or more: synchronise it"  # S3 bears 15
 _NO_KEY = "the key that encrypts there may not be used: allow kms:GenerateDataKey and kms:Decrypt with it"
 _FORBIDDEN = (
     "a policy denies it, whatever others allow: have it spare what probes send, which names no encryption and no "

@@ -225,7 +225,7 @@ _DENIAL = (
             "InvalidSignatureException",
             "Signature expired: 20260101T000000Z is now earlier than 20260101T001000Z (20260101T001500Z - 5 min.)",
             Barred,
-            "clock is wrong",
+            "clock is wrong by 5 minutes or more: synchronise it",
         ),
         (
             "sqs",

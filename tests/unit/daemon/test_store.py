@@ -466,6 +466,22 @@ def test_what_cannot_be_opened_is_not_called_broken(path: Path, monkeypatch: pyt
         Store.open_read_only(path, SETTING_TYPES)
 
 
+@pytest.mark.parametrize("full", [errno.ENOSPC, errno.EDQUOT])
+def test_a_directory_without_room_is_not_called_read_only(
+    path: Path, monkeypatch: pytest.MonkeyPatch, full: int
+) -> None:
+    """Of a full inode table it was said to make it writable, while `df` showed free space."""
+
+    def refuse(*_arguments: object) -> int:
+        raise OSError(full, os.strerror(full))
+
+    with monkeypatch.context() as without_room:
+        without_room.setattr(os, "open", refuse)
+        with pytest.raises(DiskTrouble, match=r"free space, inodes \(df -i\) or quota"):
+            Store(path, SETTING_TYPES)
+    Store(path, SETTING_TYPES).close()
+
+
 @pytest.mark.parametrize("damage", ["header", "journal page", "truncated", "noise"])
 def test_a_broken_database_is_set_aside_and_its_journal_saved(path: Path, damage: str) -> None:
     """The daemon goes on with an empty one; whatever may be outside is still known where bytes of it are left."""

@@ -76,8 +76,11 @@ class Advisor(Protocol):
         """Probe this out of turn, within the budget. Returns a sentence about when. Raises RefusedError."""
         ...
 
-    async def remove_leftovers(self) -> Mapping[str, Any]:
-        """Try to remove all of these between two probes, and say what came of it. Raises RefusedError."""
+    async def remove_leftovers(self, *, forgets: bool = False) -> Mapping[str, Any]:
+        """Try to remove all of these between two probes, and say what came of it. Raises RefusedError.
+
+        `forgets`: what cannot be removed is not tried again.
+        """
         ...
 
     async def believe_clock(self) -> str:

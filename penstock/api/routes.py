@@ -255,7 +255,8 @@ class Api:
 
     async def _delete_leftovers(self, request: web.Request) -> web.StreamResponse:
         self._check_control(request)
-        return _json(await asyncio.shield(self.advisor.remove_leftovers()))
+        forgets = request.query.get("forget") == "true"
+        return _json(await asyncio.shield(self.advisor.remove_leftovers(forgets=forgets)))
 
     async def _post_believe_clock(self, request: web.Request) -> web.StreamResponse:
         self._check_control(request)

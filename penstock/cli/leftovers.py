@@ -24,6 +24,7 @@ _REMOVAL_SECONDS_MAX = 90.0  # the daemon answers within 60 s
     epilog=examples(
         "penstock leftovers list",
         "sudo penstock leftovers remove",
+        "sudo penstock leftovers remove --forget       where credentials or endpoint are gone for ever",
         "sudo -u penstock penstock leftovers remove    where no daemon runs any more",
     )
 )
@@ -50,12 +51,17 @@ def list_(*, as_json: bool, socket_path: str, main_file: Path | None) -> None:
 
 @leftovers.command()
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@click.option(
+    "--forget", "forgets", is_flag=True, help="Give up what cannot be removed: it is not tried again."
+)
 @json_option
 @socket_option
 @file_option
-def remove(*, dry_run: bool, as_json: bool, socket_path: str, main_file: Path | None) -> None:
+def remove(*, dry_run: bool, forgets: bool, as_json: bool, socket_path: str, main_file: Path | None) -> None:
     """Remove all of it now; ends with 1 when something could not be removed."""
-    document = (_known if dry_run else _removed)(socket_path, main_file)
+    document = (
+        _known(socket_path, main_file) if dry_run else _removed(socket_path, main_file, forgets=forgets)
+    )
     if as_json:
         print_json(document)
     else:
@@ -63,9 +69,11 @@ def remove(*, dry_run: bool, as_json: bool, socket_path: str, main_file: Path | 
             click.echo("This would be removed:")
         for removed in document["removed"]:
             click.echo(f"removed {_described(removed)}")
+        if forgets and not dry_run and document["leftovers"]:
+            click.echo("This is not tried again:")
         _show(document["leftovers"])
     kept = [left for left in document["leftovers"] if left["reason"]]
-    if kept and not dry_run:
+    if kept and not dry_run and not forgets:
         raise TroubleError(f"{counted(len(kept), 'thing')} could not be removed: {kept[0]['reason']}")
 
 
@@ -91,9 +99,9 @@ def _known(socket_path: str, main_file: Path | None) -> Mapping[str, Any]:
     return {"removed": [], "leftovers": [entry.document(now) for entry in left]}
 
 
-def _removed(socket_path: str, main_file: Path | None) -> Mapping[str, Any]:
-    path = _socket(socket_path, main_file)
-    if (removed := _answer(path, "DELETE", timeout_seconds=_REMOVAL_SECONDS_MAX)) is not None:
+def _removed(socket_path: str, main_file: Path | None, *, forgets: bool) -> Mapping[str, Any]:
+    path, parameters = _socket(socket_path, main_file), {"forget": "true"} if forgets else None
+    if (removed := _answer(path, "DELETE", parameters, timeout_seconds=_REMOVAL_SECONDS_MAX)) is not None:
         return removed
     from penstock.daemon.app import remove_leftovers
     from penstock.daemon.database import StoreError
@@ -101,13 +109,21 @@ def _removed(socket_path: str, main_file: Path | None) -> Mapping[str, Any]:
     configuration = load_configuration(main_file).configuration
     _must_be_there(configuration.daemon.database_path, path)
     with ended_by(StoreError):  # one whose socket is elsewhere holds it, for instance
-        return asyncio.run(remove_leftovers(configuration))
+        return asyncio.run(remove_leftovers(configuration, forgets=forgets))
 
 
-def _answer(socket_path: str, method: str, *, timeout_seconds: float = 10.0) -> Mapping[str, Any] | None:
+def _answer(
+    socket_path: str,
+    method: str,
+    parameters: Mapping[str, str] | None = None,
+    *,
+    timeout_seconds: float = 10.0,
+) -> Mapping[str, Any] | None:
     """What the daemon says; None where there is none. One that says nothing is asked no file. Raises TroubleError."""
     try:
-        return call(socket_path, method, "/v1/leftovers", timeout_seconds=timeout_seconds)
+        return call(
+            socket_path, method, "/v1/leftovers", parameters=parameters, timeout_seconds=timeout_seconds
+        )
     except SilentDaemonError:
         raise
     except NoDaemonError:

@@ -292,7 +292,7 @@ class Advisory:
             self.conductor.request(context)
         return f"{asked} comes next, within the budget"
 
-    async def remove_leftovers(self) -> Mapping[str, Any]:
+    async def remove_leftovers(self, *, forgets: bool = False) -> Mapping[str, Any]:
         try:
             async with asyncio.timeout(REMOVAL_SECONDS_MAX):
                 summary = await asyncio.shield(self.conductor.request_sweep())
@@ -301,7 +301,10 @@ class Advisory:
                 f"the daemon was busy for {REMOVAL_SECONDS_MAX:g} s ({self.conductor.activity}); "
                 "what is left behind is tried right after that"
             ) from None
-        return self.conductor.sweeper.document(summary.removed)
+        document = self.conductor.sweeper.document(summary.removed)
+        if forgets:
+            await self.conductor.sweeper.forget()
+        return document
 
     async def believe_clock(self) -> str:
         return self.conductor.believe_clock()

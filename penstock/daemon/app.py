@@ -66,12 +66,18 @@ async def run_once(configuration: Configuration) -> Mapping[str, Any]:
         return document  # as from the socket: dates are text
 
 
-async def remove_leftovers(configuration: Configuration) -> Mapping[str, Any]:
-    """What no daemon is there to remove; a document of what came of it. Raises StoreError."""
+async def remove_leftovers(configuration: Configuration, *, forgets: bool = False) -> Mapping[str, Any]:
+    """What no daemon is there to remove; a document of what came of it. Raises StoreError.
+
+    `forgets`: what cannot be removed is not tried again.
+    """
     async with alone(configuration) as app:
         app.conductor.sweeper.hurry()
         removed = await app.conductor.sweep()
-        return app.conductor.sweeper.document(removed)
+        document = app.conductor.sweeper.document(removed)
+        if forgets:
+            await app.conductor.sweeper.forget()
+        return document
 
 
 @contextlib.asynccontextmanager

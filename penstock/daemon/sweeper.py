@@ -189,6 +189,13 @@ class Sweeper:
             await self._conclude(sweep.summary, is_whole=is_whole)
         return sweep.summary
 
+    async def forget(self) -> None:
+        """Strike out what could not be removed: the operator gives it up. Where that is another's, it is left to it."""
+        for kept in (left for left in (*self.left, *self._of_others) if left.reason):
+            _log.warning("%s %s is given up: %s", kept.leftover.kind, kept.leftover.name, kept.reason)
+            await self.store.strike(kept.leftover)
+        await self._read_journal()
+
     @property
     def costs(self) -> Mapping[str, Cost]:
         """What the newest sweep cost, by operation."""

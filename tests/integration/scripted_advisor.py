@@ -362,9 +362,11 @@ class ScriptedAdvisor:
         self._refuse_if_told()
         return f"{operation} of {payload_size_bytes} bytes is probed next"
 
-    async def remove_leftovers(self) -> Mapping[str, Any]:
-        """All of it, or a refusal."""
+    async def remove_leftovers(self, *, forgets: bool = False) -> Mapping[str, Any]:
+        """All of it, or a refusal; nothing, where it is to be forgotten."""
         self._refuse_if_told()
+        if forgets:
+            return self.leftovers()
         names = {name: LEFT_BEHIND[name] for name in ("kind", "operation", "container", "name")}
         return {"removed": [names], "leftovers": []}
 

@@ -55,6 +55,17 @@ def test_a_daemon_is_asked(server: Served) -> None:
     assert document == {"removed": [], "leftovers": [dict(LEFT_BEHIND)]}
 
 
+def test_what_can_never_be_removed_is_forgotten_at_a_word(server: Served) -> None:
+    """It is named once more, and that nobody will; it is no failure then."""
+    forgotten = leftovers("remove", "--forget", socket=server.socket_path)
+    assert forgotten.output.startswith("This is not tried again:\n")
+    assert LEFT_BEHIND["name"] in forgotten.output
+    assert forgotten.exit_code == 0
+    planned = leftovers("remove", "--forget", "--dry-run", socket=server.socket_path)
+    assert planned.output.startswith("This would be removed:\n")
+    assert "not tried again" not in planned.output
+
+
 def test_the_status_says_that_something_is_left(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """In its first line, with where to look; where nothing is left, not a word."""
     remark = "3 things that probes made could not be removed, the oldest for 2 h: no DeleteObject"

@@ -339,6 +339,21 @@ async def test_what_a_lost_machine_left_is_removed_by_who_has_its_disk(house: Ho
     assert await house.outside.queues.list_queues("") == []
 
 
+async def test_what_can_never_be_removed_is_forgotten_when_the_operator_says_so(house: House) -> None:
+    """Its credentials are gone for ever: it was tried each half hour, and its operation rested."""
+    await leave_behind(house, *map(a_run, range(12)))
+    house.outside.objects.trouble = denied
+    broom = house.conductor.sweeper
+    await broom.sweep()
+    assert broom.refusal("s3_upload") is not None
+    asked = advisory_of(house).remove_leftovers(forgets=True)
+    _, document = await asyncio.gather(house.live(30.0), asked)
+    assert len(document["leftovers"]) == 12
+    assert all("not allowed" in told["reason"] for told in document["leftovers"])
+    assert (broom.count, broom.remark, broom.refusal("s3_upload")) == (0, None, None)
+    assert await house.store.open_entries() == []
+
+
 async def test_a_full_disk_ends_no_sweep(house: House) -> None:
     """What is gone outside is gone; its entry is struck out once there is room."""
     await leave_behind(house, a_run())

@@ -96,7 +96,7 @@ class Measured:
     throttled_count: int
     failed_count: int
     fitted: Estimate | None
-    # By the fit of before, or by advice that was issued before for this very setting.
+    # Of a probe: by the fit of before, or by advice that was issued before for this very setting.
     promised: Estimate | None
     reason: Reason | None  # why it was measured, where that is remembered
 

@@ -144,7 +144,7 @@ def _usd(amount: float) -> str:
 
 def _sure(place: PlaceFindings, basis: Basis) -> str:
     words = _SURE[basis]
-    if place.fit is not None:
+    if place.fit is not None and place.fit.observation_count:
         used, seen = place.fit.observation_count, counted(place.observation_count, "observation")
         some = (
             f"the newest {number(used)} of {seen}"

@@ -12,7 +12,7 @@ from penstock.report.findings import PlaceFindings, Remark, Report
 from penstock.report.first_screen import CARD_COUNT_MAX, first_screens
 from penstock.report.material import Copy
 from penstock.report.summary import advice_rows, comparison_table, inconclusive_rows, parameter_rows
-from penstock.report.wording import date_words, place_words
+from penstock.report.wording import date_words, place_words, seen_words
 from penstock.units import counted
 
 _SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_{}[]<>#|~!&$"})
@@ -128,7 +128,8 @@ def _verdicts(report: Report) -> Iterator[str]:
 
 def _place(place: PlaceFindings, report: Report) -> Iterator[str]:
     yield from ("", f"## The evidence: {escape(place_words(place.place))}", "")
-    seen, lost = counted(place.observation_count, "observation"), counted(len(place.inconclusives), "probe")
+    seen = seen_words(place.observation_count, place.measured_count)
+    lost = counted(len(place.inconclusives), "probe")
     yield f"{seen}, {lost} without a result."
     yield from _remarks(place.remarks)
     advice = advice_rows(place, report.generated_at)

@@ -36,6 +36,7 @@ def render_html(report: Report, experiments: str = "") -> Iterator[str]:
         number=number,
         percent=wording.percent,
         place_words=wording.place_words,
+        seen=wording.seen_words,
         tied=wording.tied,
     )
     stream = environment.get_template("report.html").stream(

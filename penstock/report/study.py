@@ -184,6 +184,7 @@ class _Studied:
         """All but what is to be said first."""
         material, place, tally, measured = self._material, self._place, self._tally, self._measured
         newest_fit, curves = self._expectations.fit, self._curves()
+        own = [m for m in measured if m.origin == Origin.PROBE.value] or measured  # which nobody can forge
         is_readable = self._expectations.is_readable
         return PlaceFindings(
             place=place,
@@ -200,9 +201,7 @@ class _Studied:
             measured=measured,
             records=self._records,
             histories=self._histories,
-            fitted_coverage=_coverage(
-                (m.value, m.fitted) for m in measured if is_since_change(m, newest_fit)
-            ),
+            fitted_coverage=_coverage((m.value, m.fitted) for m in own if is_since_change(m, newest_fit)),
             promised_coverage=_coverage((m.value, m.promised) for m in measured),
             inconclusives=tuple(i for i in material.inconclusives if i.context.place == place),
             episodes=episodes(self._beats),
@@ -351,7 +350,7 @@ class _Studied:
                 throttled_count=o.throttled_count,
                 failed_count=o.failed_count,
                 fitted=self._expectations.of(o.context, o.setting),
-                promised=o.foreseen or _promised(model.value_metric, o, histories.get(o.context, ())),
+                promised=_promised(model.value_metric, o, histories.get(o.context, ())),
                 reason=o.reason,
             )
             for o in judged
@@ -525,7 +524,12 @@ def _size_and_setting(size_bytes: int, setting: Any) -> str:  # of the operation
 def _promised(
     metric: str, observation: Observation[Any], history: Sequence[Recommendation[Any]]
 ) -> Estimate | None:
-    """What the ordinary advice of that moment said about this setting, before it was measured."""
+    """What was foreseen of a probe, or what the ordinary advice of that moment said about its setting.
+
+    Of what is reported, nothing is: who lies would else be a promise that was missed.
+    """
+    if observation.foreseen or observation.origin is not Origin.PROBE:
+        return observation.foreseen
     before = [r for r in history if r.demand == Demand() and r.issued_at <= observation.started_at]
     if not before or before[-1].setting != observation.setting or before[-1].basis is Basis.DEFAULT:
         return None

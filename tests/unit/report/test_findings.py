@@ -20,7 +20,7 @@ from penstock.report.markdown import escape, render_markdown
 from penstock.report.study import study
 from penstock.report.summary import advice_rows
 from penstock.units import MiB, number
-from penstock.vocabulary import Cost, Demand, Place
+from penstock.vocabulary import Cost, Demand, Origin, Place
 from tests.factories import CONTEXT, NOON, PLACE, a_fit, a_recommendation, an_observation, recommended
 from tests.unit.report.materials import (
     HOUR,
@@ -85,6 +85,33 @@ def test_only_a_promise_that_was_made_before_and_for_this_setting_is_judged() ->
     (place,) = study(a_material(observations={PLACE: observations}, histories={CONTEXT: [advice]})).places
     assert (place.promised_coverage.within_count, place.promised_coverage.count) == (1, 2)
     assert place.fitted_coverage.count == 4
+
+
+def test_what_is_reported_is_told_apart_and_breaks_no_promise() -> None:
+    """Whoever boasts would else make the page say that penstock was wrong."""
+    advice = real_advice(0.5)
+    boast = an_observation(
+        setting=advice.setting,
+        started_at=NOON + HOUR,
+        duration_seconds=0.001,
+        origin=Origin.APPLICATION,
+        reporter_uid=1,
+    )
+    measured = dataclasses.replace(boast, origin=Origin.PROBE, reporter_uid=None)
+    observations = {PLACE: [measured, boast, boast]}
+    report = study(a_material(observations=observations, histories={CONTEXT: [advice]}))
+    (place,) = report.places
+    assert (place.promised_coverage.count, place.fitted_coverage.count) == (1, 1)
+    for page in (html_of(report), render_markdown(report, is_full=True)):
+        assert "3 observations, 2 of them reported by applications" in page
+
+
+def test_nothing_is_said_of_how_well_a_fit_to_nothing_fits() -> None:
+    """It comes from tables: no observation lies within anything of it."""
+    fits = {count: dataclasses.replace(a_real_fit(), observation_count=count) for count in (0, 12)}
+    pages = {count: html_of(study(a_material(fits=[fit]))) for count, fit in fits.items()}
+    assert pages[12].count("rests on 12 observations") == 2
+    assert "rests on" not in pages[0]
 
 
 def test_a_fit_that_cannot_be_read_is_as_good_as_none() -> None:

@@ -80,7 +80,7 @@ def parts_held(store: Store, count: int, **options: Any) -> ObjectWriter:
     return file
 
 
-@settings(max_examples=20)  # of 10,000 parts each
+@settings(max_examples=8)  # of 10,000 parts each
 @given(
     advised=st.integers(PART_SIZE_BYTES_MIN, GiB),
     changes=st.lists(st.tuples(st.integers(0, PART_COUNT_MAX), st.integers(PART_SIZE_BYTES_MIN, GiB))),

@@ -213,6 +213,9 @@ class QueueProducer:
             self.close(timeout_seconds=_EXIT_SECONDS_MAX)
 
     def _has_room(self, message: _Message) -> bool:
+        """Who hears of a message and sends another is a thread of ours, and would wait for himself."""
+        if threading.current_thread() in self._threads.values():
+            return True
         fits = self._held_bytes + message.size_bytes <= HELD_BYTES_MAX
         return fits and self._held_count < HELD_COUNT_MAX
 

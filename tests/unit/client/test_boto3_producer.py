@@ -217,6 +217,20 @@ def test_who_sends_waits_while_too_many_are_held(monkeypatch: pytest.MonkeyPatch
         assert len(queue.taken) == 9
 
 
+def test_who_hears_of_a_message_may_send_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where no more may be held: the one thread that could make room would wait for itself."""
+    monkeypatch.setattr(boto3_producer, "HELD_COUNT_MAX", 1)
+    queue, answered = Queue(), Future[Any]()
+    with producing(queue, advice=advice(threads=1)) as producer:
+
+        def answer(_: Future[Any]) -> None:
+            producer.send("answer").add_done_callback(answered.set_result)
+
+        producer.send("question").add_done_callback(answer)
+        assert answered.result(20.0).result()["MessageId"] == "2"
+    assert [entry["MessageBody"] for entry in queue.taken] == ["question", "answer"]
+
+
 def test_what_no_request_can_hold_is_refused_at_once() -> None:
     """With its attributes."""
     with producing(Queue()) as producer:

@@ -22,6 +22,7 @@ from penstock.daemon.app import alone
 from penstock.daemon.assembly import App
 from penstock.daemon.config import Configuration
 from penstock.daemon.outside_aws import access_to
+from penstock.daemon.whereabouts import PlacedJournal
 from penstock.experiments.archive import Archive
 from penstock.experiments.experiment import DOWNLOAD, QUEUE, UPLOAD, Experiment, Form, Record, Step
 from penstock.experiments.queue_host import queue_hosts
@@ -179,6 +180,7 @@ class _Site:
         self.stores: dict[tuple[str, bool], AwsObjectStore] = {}
         self.app = app
         self._clock = app.conductor.clock
+        self._journal = PlacedJournal(app.store, app.conductor.sweeper.whereabouts)
         self._configuration = configuration
         self._regions = regions
 
@@ -267,9 +269,7 @@ class _Site:
             hosts = None
             if step.process_count:
                 hosts = await ending.enter_async_context(queue_hosts(step.process_count, self.queue_access))
-            probe: Probe[Any] = QueueApplicationProbe(
-                self.queues, self._clock, self.app.store, messages=hosts
-            )
+            probe: Probe[Any] = QueueApplicationProbe(self.queues, self._clock, self._journal, messages=hosts)
         else:
             probe = ProbeOnDemand(partial(self._transfer_probe, step, operation), self._clock)
         ending.push_async_callback(probe.close)
@@ -281,7 +281,7 @@ class _Site:
         workspace = Workspace(
             store,
             self._clock,
-            self.app.store,
+            self._journal,
             self.bucket(operation),
             key_prefix=section.key_prefix,
             hire=partial(hired, access=store.access, loop_tick_seconds=LOOP_TICK_SECONDS),

@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from penstock.cli.main import cli
+from penstock.daemon.host import machine
 from penstock.lab.worlds import CROSS_REGION, REGIONAL, UNHINDERED
 from penstock.trial.stage import CREDENTIALS, lab_endpoint
 from tests.daemon_house import HERE, lab_endpoints
@@ -222,6 +223,11 @@ def test_a_killed_run_goes_on_and_removes_what_was_left(house: House) -> None:
             pass
         process.send_signal(signal.SIGKILL)
     assert len(house.left()) == 1
+    with closing(sqlite3.connect(house.directory / "state/penstock.db")) as database:
+        (entry,) = (
+            json.loads(document) for (document,) in database.execute("SELECT document FROM leftovers")
+        )
+    assert entry["machine"] == machine()  # so that a copy of this disk leaves it alone
     resumed = house.run("producer-consumer", "--short", "--usd-max", "10")
     assert resumed.exit_code == 0, resumed.output
     begun = [line.split(":")[0] for line in resumed.stderr.splitlines()]

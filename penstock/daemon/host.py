@@ -115,9 +115,9 @@ async def found_out(section: HostSection, known: HostIdentity) -> None:
 
 
 def host_name() -> str:
-    """What tells the queues of hosts apart that share an account, in the characters that a queue's name may have."""
-    name = re.sub(r"[^A-Za-z0-9-]", "-", platform.node())[:24] or "host"
-    return f"{name}-{machine()[:8]}"
+    """What tells the queues of hosts apart that share an account, in characters that a queue's name may have: 24."""
+    name = re.sub(r"[^A-Za-z0-9-]", "-", platform.node())[:17] or "host"  # ip-172-31-100-200
+    return f"{name}-{machine()[:6]}"
 
 
 def machine(root: Path = Path("/")) -> str:

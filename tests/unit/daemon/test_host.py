@@ -49,6 +49,14 @@ def test_a_child_may_end_while_it_is_looked_at(tmp_path: Path, monkeypatch: pyte
     host.sample(tmp_path, lambda _name: {})
 
 
+def test_a_host_of_any_name_can_have_its_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the longest prefix, and the word of a queue that is made anew: SQS takes names of 80."""
+    monkeypatch.setattr(host.platform, "node", lambda: "ip-172-31-100-200.eu-west-1.compute.internal")
+    name = host.host_name()
+    assert name.startswith("ip-172-31-100-200-")
+    assert len(f"{'p' * 40}-{name}-0123abcd.fifo") <= 80
+
+
 def test_busy_fraction_leaves_out_the_own_share(tmp_path: Path) -> None:
     """Of 100 ticks 60 were busy, 20 of them ours; waiting and stolen ticks are nobody's work."""
     before = host.sample(_fake_root(tmp_path, cpu="0 0 0 0 0 0 0 0"), lambda _: {})

@@ -179,14 +179,16 @@ class QueueProducer:
 
     def _follow(self) -> None:
         """Send as is advised now, unless the advice was given. What the SDK does by itself is nothing to go back to."""
-        if self._question is not None and time.monotonic() - self._asked_at >= _FOLLOW_SECONDS:
+        with self._changed:
+            if self._question is None or time.monotonic() - self._asked_at < _FOLLOW_SECONDS:
+                return
             self._asked_at = time.monotonic()
-            advice = advise_in(self._place, SQS_DELIVERY, *self._question)
-            if advice.basis != "default":
-                self._obey(advice)
-                self._pace.per_second = self._rate
-                with self._changed:
-                    self._start()
+        advice = advise_in(self._place, SQS_DELIVERY, *self._question)
+        if advice.basis != "default":
+            self._obey(advice)
+            self._pace.per_second = self._rate
+            with self._changed:
+                self._start()
 
     def _start(self) -> None:
         """The threads that do not run yet, or as many as there can be. Raises RuntimeError where there can be none."""
@@ -225,9 +227,8 @@ class QueueProducer:
 
     def _send_all(self, number: int) -> None:
         while number < self.sender_thread_count and (batch := self._take()) is not None:
-            if number == 0:
-                self._follow()
             if batch:
+                self._follow()
                 time.sleep(self._pace.pause_seconds(len(batch)))
                 if self._send(batch):
                     time.sleep(_PAUSE_SECONDS)

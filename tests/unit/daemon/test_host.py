@@ -51,7 +51,7 @@ def test_a_child_may_end_while_it_is_looked_at(tmp_path: Path, monkeypatch: pyte
 
 def test_a_host_of_any_name_can_have_its_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the longest prefix, and the word of a queue that is made anew: SQS takes names of 80."""
-    monkeypatch.setattr(host.platform, "node", lambda: "ip-172-31-100-200.eu-west-1.compute.internal")
+    monkeypatch.setattr("platform.node", lambda: "ip-172-31-100-200.eu-west-1.compute.internal")
     name = host.host_name()
     assert name.startswith("ip-172-31-100-200-")
     assert len(f"{'p' * 40}-{name}-0123abcd.fifo") <= 80

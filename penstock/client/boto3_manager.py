@@ -11,6 +11,7 @@ from penstock.client.answers import must_fit, stop
 from penstock.client.attention import ATTENTION_SECONDS
 from penstock.client.many_files import beside
 from penstock.client.operations import S3_DOWNLOAD
+from penstock.client.sdk_client import refusal_of
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ class _Checking:
         try:
             return self._client.get_object(**request)
         except ClientError as trouble:
-            if size_bytes > 0 and trouble.response.get("Error", {}).get("Code") == "InvalidRange":
+            if size_bytes > 0 and refusal_of(trouble)[0] == "InvalidRange":
                 raise OSError(f"{request['Key']} has no {request.get('Range')} any more") from trouble
             raise
 

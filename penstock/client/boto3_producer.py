@@ -26,7 +26,8 @@ from penstock.client.complaint import complain
 from penstock.client.operations import SQS_DELIVERY
 from penstock.client.pace import Pace
 from penstock.client.queue_figures import THROTTLED
-from penstock.client.sdk_client import advise_in, pool_count_of
+from penstock.client.sdk_client import advise_in, pool_count_of, refusal_of
+from penstock.client.threads import run_missing
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ class QueueProducer:
         # Of each message group one message waits or is on its way, and these are behind it.
         self._behind: dict[str, deque[_Message]] = {}
         self._held_count = self._held_bytes = self._hurried_count = 0
-        self._threads: dict[int, threading.Thread] = {}
+        self._threads: dict[tuple[str, int], threading.Thread] = {}
         self._pace = Pace(self._rate)
 
     def _notice_fork(self) -> None:
@@ -196,19 +197,13 @@ class QueueProducer:
 
         atexit.unregister(self._finish)  # there may be threads already
         atexit.register(self._finish)
-        for number in range(self.sender_thread_count):
-            if number not in self._threads or not self._threads[number].is_alive():
-                thread = threading.Thread(
-                    target=self._send_all, args=(number,), name="penstock-producer", daemon=True
-                )
-                try:
-                    thread.start()
-                except RuntimeError as trouble:
-                    if not self._threads:
-                        raise
-                    complain("not all advised threads send to %s: %s", self._url, trouble)
-                    return
-                self._threads[number] = thread
+        works = [(self._send_all, number) for number in range(self.sender_thread_count)]
+        try:
+            run_missing(self._threads, works, "penstock-producer")
+        except RuntimeError as trouble:
+            if not self._threads:
+                raise
+            complain("not all advised threads send to %s: %s", self._url, trouble)
 
     def _finish(self) -> None:
         if self._process_id == os.getpid():
@@ -329,9 +324,8 @@ def _is_final(trouble: BaseException) -> bool:
     """Whether to ask again would be answered alike: SQS answers a caller's mistakes below 500."""
     from botocore.exceptions import ParamValidationError
 
-    response = getattr(trouble, "response", None) or {}
-    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)
-    is_refused = 400 <= status < 500 and response.get("Error", {}).get("Code") not in THROTTLED
+    code, status = refusal_of(trouble)
+    is_refused = 400 <= status < 500 and code not in THROTTLED
     return is_refused or isinstance(trouble, (ParamValidationError, TypeError))
 
 

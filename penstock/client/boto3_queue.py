@@ -23,12 +23,14 @@ import time
 from queue import Empty, SimpleQueue
 
 from penstock.client.advice import Advice
+from penstock.client.arguments import advised
 from penstock.client.complaint import complain
 from penstock.client.operations import SQS_DELIVERY
 from penstock.client.queue_figures import Figures
 from penstock.client.queue_messages import Messages
 from penstock.client.reporting import Reporter, default_reporter
 from penstock.client.sdk_client import advise_in, region_of
+from penstock.client.threads import run_missing
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
@@ -135,20 +137,19 @@ class QueueConsumer:
                 self._start()
 
     def _take(self, advice: Advice) -> None:
-        self.advice, setting = advice, advice.setting
-        self._receiver_count = max(1, int(setting["receiver_thread_count"]))
-        self._deleter_count = max(1, int(setting["deleter_thread_count"]))
-        self._batch = min(max(1, int(setting["batch_message_count"])), MESSAGE_COUNT_MAX)
+        self.advice = advice
+        self._told = told = advised(SQS_DELIVERY, advice, advice.payload_size_bytes)
+        self._receiver_count, self._deleter_count = told.receiver_thread_count, told.deleter_thread_count
+        self._batch = told.batch_message_count
         self._note_limits()
 
     def _note_limits(self) -> None:
         """How many messages, and how old: the age that is advised is for the visibility timeout that it assumes."""
-        derived = self.advice.derived
-        pause_at = float(derived.get("receive_pause_at_oldest_undeleted_seconds") or float("inf"))
-        assumed = derived.get("visibility_timeout_seconds")
+        pause_at = self._told.receive_pause_at_oldest_undeleted_seconds or float("inf")
+        assumed = self._told.visibility_timeout_seconds
         if self._timeout_seconds and assumed:
             pause_at *= self._timeout_seconds / assumed
-        window = int(self.advice.setting["receive_window_message_count"]) or WINDOW_MESSAGE_COUNT_MAX
+        window = self._told.receive_window_message_count or WINDOW_MESSAGE_COUNT_MAX
         self._messages.note_limits(window, pause_at)
 
     def _start(self) -> None:
@@ -159,13 +160,9 @@ class QueueConsumer:
         keepers = [(self._keep_all, 0)] if self._hold_seconds_max > 0 else []
         deleters = [(self._delete_all, number) for number in range(self._deleter_count)]
         receivers = [(self._receive_all, number) for number in range(self._receiver_count)]
+        works = (deleters[0], receivers[0], *keepers, *deleters[1:], *receivers[1:])
         try:
-            for work, number in (deleters[0], receivers[0], *keepers, *deleters[1:], *receivers[1:]):
-                name = (work.__name__, number)
-                if name not in self._threads or not self._threads[name].is_alive():
-                    thread = threading.Thread(target=work, args=(number,), name="penstock-queue", daemon=True)
-                    self._threads[name] = thread
-                    thread.start()
+            run_missing(self._threads, works, "penstock-queue")
         except RuntimeError as trouble:
             self._deleter_count = self._running_count(self._delete_all)
             self._receiver_count = self._running_count(self._receive_all)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock.client.complaint import complain
+from penstock.client.sdk_client import refusal_of
 from penstock.client.targets.advised import PART_COUNT_MAX, PART_SIZE_BYTES_MAX
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
@@ -101,8 +102,7 @@ class Upload:
 
     def say_left_behind(self, trouble: BaseException) -> None:
         """Its removal failed with this; what is not there any more is not left behind."""
-        response = getattr(trouble, "response", None) or {}
-        if response.get("Error", {}).get("Code") != "NoSuchUpload":
+        if refusal_of(trouble)[0] != "NoSuchUpload":
             complain("an unfinished upload of %s is left behind: %s", self._where["Key"], trouble)
 
 

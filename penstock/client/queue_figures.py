@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+from penstock.client.sdk_client import refusal_of
+
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,8 +49,7 @@ class Figures:
         self.work_seconds += seconds
 
     def note_trouble(self, trouble: Exception) -> None:
-        response = getattr(trouble, "response", None) or {}
-        is_throttled = response.get("Error", {}).get("Code") in THROTTLED
+        is_throttled = refusal_of(trouble)[0] in THROTTLED
         self.throttled_count += is_throttled
         self.failed_count += not is_throttled
 

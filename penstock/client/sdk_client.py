@@ -65,6 +65,13 @@ def advise_in(
     return advise(operation, payload_size_bytes, **{**asked, "region": region})
 
 
+def refusal_of(trouble: BaseException) -> tuple[str, int]:
+    """The service's word for why, and the status of its answer; nothing and 0 where it gave none."""
+    response = getattr(trouble, "response", None) or {}
+    code, status = response.get("Error", {}).get("Code"), response.get("ResponseMetadata", {})
+    return code or "", status.get("HTTPStatusCode", 0)
+
+
 def checksum_arguments(advice: Advice) -> dict[str, Any]:
     """What botocore's `Config` has to be told for the store not to refuse requests, as far as it knows the words."""
     if advice.document.get("store") is None:  # as nearly everywhere: there is nothing to be read for it

@@ -301,10 +301,7 @@ class Advisory:
                 f"the daemon was busy for {REMOVAL_SECONDS_MAX:g} s ({self.conductor.activity}); "
                 "what is left behind is tried right after that"
             ) from None
-        document = self.conductor.sweeper.document(summary.removed)
-        if forgets:
-            await self.conductor.sweeper.forget()
-        return document
+        return await self.conductor.sweeper.concluded(summary.removed, forgets=forgets)
 
     async def believe_clock(self) -> str:
         return self.conductor.believe_clock()

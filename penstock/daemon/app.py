@@ -74,10 +74,7 @@ async def remove_leftovers(configuration: Configuration, *, forgets: bool = Fals
     async with alone(configuration) as app:
         app.conductor.sweeper.hurry()
         removed = await app.conductor.sweep()
-        document = app.conductor.sweeper.document(removed)
-        if forgets:
-            await app.conductor.sweeper.forget()
-        return document
+        return await app.conductor.sweeper.concluded(removed, forgets=forgets)
 
 
 @contextlib.asynccontextmanager

@@ -189,6 +189,13 @@ class Sweeper:
             await self._conclude(sweep.summary, is_whole=is_whole)
         return sweep.summary
 
+    async def concluded(self, removed: Sequence[Leftover], *, forgets: bool) -> Mapping[str, Any]:
+        """The document of what came of a sweep; where the operator `forgets`, what was left is not tried again."""
+        document = self.document(removed)
+        if forgets:
+            await self.forget()
+        return document
+
     async def forget(self) -> None:
         """Strike out what could not be removed: the operator gives it up. Where that is another's, it is left to it."""
         for kept in (left for left in (*self.left, *self._of_others) if left.reason):

@@ -23,11 +23,11 @@ from penstock.client.arguments import advised
 from penstock.client.attention import ATTENTION_SECONDS
 from penstock.client.boto3_queue import place_of_queue
 from penstock.client.complaint import complain
+from penstock.client.crew import run_missing
 from penstock.client.operations import SQS_DELIVERY
 from penstock.client.pace import Pace
 from penstock.client.queue_figures import THROTTLED
 from penstock.client.sdk_client import advise_in, pool_count_of, refusal_of
-from penstock.client.threads import run_missing
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:

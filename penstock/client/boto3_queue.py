@@ -25,12 +25,12 @@ from queue import Empty, SimpleQueue
 from penstock.client.advice import Advice
 from penstock.client.arguments import advised
 from penstock.client.complaint import complain
+from penstock.client.crew import run_missing
 from penstock.client.operations import SQS_DELIVERY
 from penstock.client.queue_figures import Figures
 from penstock.client.queue_messages import Messages
 from penstock.client.reporting import Reporter, default_reporter
 from penstock.client.sdk_client import advise_in, region_of
-from penstock.client.threads import run_missing
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:

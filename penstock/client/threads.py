@@ -1,4 +1,4 @@
-"""Knows threads that work for whoever waits for it, and that the end of the process does not wait for.
+"""Knows threads that fetch for whoever waits for it, and that the end of the process does not wait for.
 
 The threads of a `ThreadPoolExecutor` are waited for at the end of the interpreter: a script that had read a piece of an
 object and ended fetched all that was read ahead, and stayed for minutes where a server was silent.
@@ -12,7 +12,7 @@ from threading import RLock, Semaphore, Thread
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from typing import Any
 
 
@@ -62,21 +62,6 @@ class Threads:
                 raise
         else:
             self._threads.append(thread)
-
-
-def run_missing(
-    threads: dict[tuple[str, int], Thread], works: Iterable[tuple[Callable[[int], None], int]], name: str
-) -> None:
-    """Begin those of some works, each with its number, that no thread does. Raises RuntimeError for want of threads."""
-    for work, number in works:
-        key = (work.__name__, number)
-        if key not in threads or not threads[key].is_alive():
-            threads[key] = Thread(target=work, args=(number,), name=name, daemon=True)
-            try:
-                threads[key].start()
-            except RuntimeError:
-                del threads[key]
-                raise
 
 
 def _work_off(work: SimpleQueue[Any], idle: Semaphore) -> None:

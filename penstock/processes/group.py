@@ -21,17 +21,19 @@ def has_living(group_id: int) -> bool:
 
     Where /proc shows only one's own processes, those of others are not waited for.
     """
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(group_id, 0)
-        return any(_is_living(file, group_id) for file in Path("/proc").glob("[0-9]*/stat"))
-    return False
-
-
-def _is_living(file: Path, group_id: int) -> bool:
     try:
-        state, _, group = file.read_text(errors="replace").rpartition(")")[2].split()[:3]
-    except OSError:  # gone meanwhile
+        os.killpg(group_id, 0)
+    except ProcessLookupError:
         return False
+    return any(_is_living(process, group_id) for process in Path("/proc").glob("[0-9]*"))
+
+
+def _is_living(process: Path, group_id: int) -> bool:
+    try:
+        stat = (process / "stat").read_text(errors="replace")
+    except OSError:  # gone meanwhile: this one, and not the whole group
+        return False
+    state, _, group = stat.rpartition(")")[2].split()[:3]
     return int(group) == group_id and state not in {"Z", "X"}
 
 

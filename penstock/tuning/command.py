@@ -30,6 +30,7 @@ _STDERR_TAIL_BYTES = 4 * 1024
 _READ_BYTES = 64 * 1024
 _GRACE_SECONDS = 10.0  # to end in order: to remove what was uploaded
 _POLL_SECONDS = 0.05
+_DEAF_SECONDS_MAX = 1.0  # a wait goes on where a signal comes just before it, or is taken by another thread
 _COUNT_MAX = 10**9
 _FAR_RATIO = 4  # of what is reported to what was asked for; bits for bytes is 8
 _REST_READ_COUNT_MAX = 64
@@ -157,7 +158,7 @@ class _Watched:
         """Drain its output until it ends; False when it did not in so many seconds, or is to stop."""
         deadline = time.monotonic() + seconds
         while (left_seconds := deadline - time.monotonic()) > 0:
-            for key, _ in self._selector.select(min(left_seconds, 3600.0)):
+            for key, _ in self._selector.select(min(left_seconds, _DEAF_SECONDS_MAX)):
                 if key.data == "end":
                     self._drain_rest()
                     return True

@@ -24,7 +24,7 @@ LONG_SECONDS = 60.0  # never waited for
 
 def run(command: str, *, timeout_seconds: float = LONG_SECONDS) -> Report | Failure:
     """One trial of a shell command."""
-    return run_command(command, REQUEST, timeout_seconds=timeout_seconds, grace_seconds=5.0)
+    return run_command(command, REQUEST, timeout_seconds=timeout_seconds, grace_seconds=LONG_SECONDS)
 
 
 def python(program: str) -> str:

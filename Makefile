@@ -19,7 +19,7 @@ demo: $(VENV)/.runtime ## Measure, decide and advise on a lab link; no AWS accou
 test: $(VENV)/.development ## The test suite
 	@$(BIN)/python -m pytest -n 4 --dist worksteal -m "not real and not faults and not systemd and not browser and not long and not days" $(ARGS)
 
-test-days: $(VENV)/.development ## Days of the daemon in virtual time beyond the first of a kind, and the whole demo
+test-days: $(VENV)/.development ## Days of the daemon in virtual time and other long worlds beyond the first of a kind, and the whole demo
 	@$(BIN)/python -m pytest -n 2 --dist worksteal -m days $(ARGS)
 
 test-real: $(VENV)/.development ## The daemon against S3 and SQS servers that others wrote

@@ -53,12 +53,12 @@ def start(tmp_path: Path, *options: str) -> tuple["subprocess.Popen[str]", str]:
     ("told", "signal_number"),
     [
         ("", signal.SIGINT),
-        ("runs as process", signal.SIGINT),
-        ("gave", signal.SIGINT),
         ("gave", signal.SIGTERM),
-        ("", signal.SIGTERM),
-        ("", signal.SIGHUP),
         ("runs as process", signal.SIGHUP),
+        pytest.param("runs as process", signal.SIGINT, marks=pytest.mark.days),
+        pytest.param("gave", signal.SIGINT, marks=pytest.mark.days),
+        pytest.param("", signal.SIGTERM, marks=pytest.mark.days),
+        pytest.param("", signal.SIGHUP, marks=pytest.mark.days),
     ],
 )
 def test_broken_off_it_leaves_nothing(short_path: Path, told: str, signal_number: signal.Signals) -> None:

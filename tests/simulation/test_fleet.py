@@ -85,6 +85,7 @@ async def test_a_new_instance_type_takes_four_probes_of_the_whole_fleet(
     assert sum(count > 0 for count in counts) <= 1
 
 
+@pytest.mark.days
 async def test_what_leases_want_is_what_hosts_divide(clock: VirtualClock, tmp_path: Path) -> None:
     """Of two daemons one has most while nobody holds a lease at the other, and half afterwards; advice follows."""
     limit = 8.0
@@ -134,6 +135,7 @@ async def test_what_leases_want_is_what_hosts_divide(clock: VirtualClock, tmp_pa
         assert await parts(apps[1]) == pytest.approx([limit / 2] * 2, rel=0.1)
 
 
+@pytest.mark.days
 async def test_a_prior_that_is_wrong_is_overruled_by_few_measurements(
     clock: VirtualClock, tmp_path: Path
 ) -> None:

@@ -68,6 +68,7 @@ def test_a_morning_of_bad_paths_leaves_nothing() -> None:
     assert_nothing_stays(lived(0.25, seed=1))
 
 
+@pytest.mark.days
 def test_a_morning_of_a_slow_queue_leaves_no_message() -> None:
     """One request in fifty takes 3 s: what was sent cannot always be taken out again in a probe's time."""
     slow = dataclasses.replace(worlds.REGIONAL.queue, straggler_fraction=0.02, straggler_seconds=3.0)

@@ -8,7 +8,9 @@ LIMIT = 700.0  # a fifth of a prefix: the same share of it, and fewer requests t
 
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3))])
-@pytest.mark.parametrize("are_leases_held", [True, False], ids=["leases", "reports alone"])
+@pytest.mark.parametrize(
+    "are_leases_held", [True, pytest.param(False, marks=pytest.mark.days)], ids=["leases", "reports alone"]
+)
 def test_hosts_that_see_each_other_use_all_of_it_and_are_not_refused(
     seed: int, *, are_leases_held: bool
 ) -> None:

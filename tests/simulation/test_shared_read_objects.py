@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from penstock.daemon.assembly import App, Surroundings, assembled
 from penstock.daemon.config import AdviceSection, Configuration, DaemonSection, ProbesSection
 from penstock.daemon.host import HostIdentity, HostSample
@@ -120,6 +122,7 @@ async def a_host(bucket: Bucket, folder: Path, number: int) -> AsyncIterator[App
             await asyncio.gather(running, return_exceptions=True)
 
 
+@pytest.mark.days
 def test_what_hosts_read_together_is_put_once_and_goes_with_the_last_of_them(tmp_path: Path) -> None:
     """It was removed each day by those who had not put it, and with its maker, and was put and paid for again."""
 

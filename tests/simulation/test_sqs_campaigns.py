@@ -39,6 +39,7 @@ def test_advice_carries_everything_in_the_west() -> None:
     assert tally.total.duplicate_count <= 1
 
 
+@pytest.mark.days
 def test_the_receive_window_holds_under_overload() -> None:
     """A fifth more than the deleter can do: no duplicate, and the deleter never idles."""
     tally, capacity = behind_a_receive_window(1.2, duration_seconds=400.0)
@@ -54,7 +55,12 @@ def test_the_receive_window_holds_through_an_outage() -> None:
 
 
 @pytest.mark.parametrize(
-    "load", [pytest.param(0.60, marks=pytest.mark.long), 0.80, pytest.param(0.95, marks=pytest.mark.long)]
+    "load",
+    [
+        pytest.param(0.60, marks=pytest.mark.long),
+        pytest.param(0.80, marks=pytest.mark.days),
+        pytest.param(0.95, marks=pytest.mark.long),
+    ],
 )
 def test_the_basin_is_where_theory_says(load: float) -> None:
     """A stop of the deleter heals up to V (1 + (1-rho)^2 / rho), within 5 %."""

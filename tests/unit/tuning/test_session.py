@@ -38,7 +38,7 @@ ONE_PART_SIZE = UploadRanges(part_size_bytes_min=8 * MiB, part_size_bytes_max=8 
 ONE_THREAD_COUNT = UploadRanges(thread_count_min=16, thread_count_max=16)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.days) for seed in (2, 3))])
 def test_twelve_runs_find_nearly_the_best(seed: int, tmp_path: Path) -> None:
     """The advice after the default number of probes reaches 95 % of the best setting of the whole grid."""
     client = Client(seed=seed)
@@ -266,7 +266,10 @@ def test_a_client_that_fails_with_much_is_neither_asked_nor_advised_much(tmp_pat
     assert client.throughput(result.recommendation.setting) >= 0.8 * client.throughput(a_setting(30, 6))
 
 
-@pytest.mark.parametrize("indices", [(0, 1), (1, 2), (1, 2, 3), (1, 3)])
+@pytest.mark.parametrize(
+    "indices",
+    [(0, 1), (1, 2, 3), *(pytest.param(indices, marks=pytest.mark.days) for indices in ((1, 2), (1, 3)))],
+)
 def test_early_bad_luck_is_outgrown(indices: tuple[int, ...], tmp_path: Path) -> None:
     """Some of the first runs fail for a reason of their own: twelve runs are enough to find that out."""
     client = Client(trouble=lambda _setting, index: OUT_OF_MEMORY if index in indices else None)

@@ -95,12 +95,14 @@ class Client:
         )
 
     def best(self, ranges: UploadRanges) -> float:
-        """Over a grid of its settings."""
+        """Over a grid of its settings; of the sizes that make as many parts the smallest is the fastest."""
         threads = range(ranges.thread_count_min, ranges.thread_count_max + 1)
-        sizes = [
-            m for m in range(5, 513) if ranges.part_size_bytes_min <= m * MiB <= ranges.part_size_bytes_max
-        ]
-        return max(self.throughput(a_setting(n, m)) for n in threads for m in sizes)
+        sizes = {
+            ceil(SIZE / (m * MiB)): m
+            for m in range(512, 4, -1)
+            if ranges.part_size_bytes_min <= m * MiB <= ranges.part_size_bytes_max
+        }
+        return max(self.throughput(a_setting(n, m)) for n in threads for m in sizes.values())
 
     def __call__(self, request: dict[str, int]) -> Report | Failure:
         """Carry out one proposal."""

@@ -212,7 +212,7 @@ def test_two_dips_that_agree_are_no_law_where_what_is_beside_them_says_so() -> N
         assert found.expected == pytest.approx(world.truth(a_setting(threads)), rel=0.1)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.days) for seed in (1, 2))])
 @pytest.mark.parametrize("left", [0.3, 0.45])
 def test_what_two_probes_suggest_of_a_change_the_next_prove(left: float, seed: int) -> None:
     """Each connection is slower. The probes that follow with more of them are as fast as ever, and no surprise.
@@ -228,7 +228,7 @@ def test_what_two_probes_suggest_of_a_change_the_next_prove(left: float, seed: i
     assert counts[3] == 1
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.days) for seed in (1, 2))])
 @pytest.mark.parametrize("left", [0.2, 0.3])
 def test_two_dips_in_a_row_are_no_change_once_it_is_as_it_was(left: float, seed: int) -> None:
     """They look like one, and what is measured next tells: what was known before is known again."""

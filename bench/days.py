@@ -23,7 +23,7 @@ from typing import Any
 
 from bench.spread import carried_out, fresh_seeds
 from penstock.daemon.config import AdviceSection, BudgetSection
-from penstock.daemon.store import Store
+from penstock.daemon.memory.store import Store
 from penstock.lab.link import Drift, Episodes, LinkTruth
 from penstock.operations.s3.download import DOWNLOAD
 from penstock.operations.s3.upload import UPLOAD

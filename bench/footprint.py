@@ -27,7 +27,7 @@ from typing import Any
 from bench import results
 from bench.figures import held
 from penstock.client.connection import NoDaemonError, ask
-from penstock.daemon.store import Store
+from penstock.daemon.memory.store import Store
 from penstock.lab import worlds
 from penstock.models.s3.download import S3DownloadSetting
 from penstock.models.s3.upload import S3UploadSetting

@@ -27,7 +27,7 @@ from botocore.monitoring import APICallAttemptEvent, APICallEvent, CSMSerializer
 from bench import results
 from penstock.clock import SystemClock
 from penstock.daemon.config import ListenSection
-from penstock.daemon.hearing import Hearing
+from penstock.daemon.heard.hearing import Hearing
 from penstock.daemon.troubles import Troubles
 
 DATAGRAM_COUNT_PER_SECOND = 5000

@@ -22,7 +22,7 @@ from typing import Any
 
 from bench import results
 from bench.penstock_tuner import Learner
-from penstock.daemon.hearing import Hearing
+from penstock.daemon.heard.hearing import Hearing
 from penstock.lab.link import LinkTruth
 from penstock.lab.s3 import S3Service
 from penstock.lab.virtual_time import VirtualClock, run_virtually

@@ -32,7 +32,7 @@ from bench import promised_gain, results
 from bench.promised_gain import CONTEXT, ROW, Kept, own_setting
 from bench.relay import Relay
 from penstock.clock import SystemClock
-from penstock.daemon.hearing import Hearing
+from penstock.daemon.heard.hearing import Hearing
 from penstock.lab.link import LinkTruth
 from penstock.lab.s3 import S3Service
 from penstock.lab.server import serving
@@ -42,7 +42,7 @@ from penstock.operations.heard import by_operation
 from penstock.trial.stage import CREDENTIALS
 from penstock.units import MiB
 from tests.real import provision, servers
-from tests.unit.daemon.test_hearing import listening
+from tests.unit.daemon.heard.test_hearing import listening
 
 RUN_COUNT = {False: 6, True: 30}
 _SEED = 2311

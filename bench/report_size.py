@@ -25,7 +25,7 @@ import msgspec
 
 from bench import results
 from bench.figures import held
-from penstock.daemon.store import Store
+from penstock.daemon.memory.store import Store
 from penstock.models.inference.histogram import histogram_of, pairs_of
 from penstock.models.s3.download import S3DownloadSetting
 from penstock.models.s3.upload import S3UploadSetting

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from bench import results as kept
 from penstock.daemon.config import FleetSection
-from penstock.daemon.shared_limits import SharedLimits
+from penstock.daemon.fleet.shared_limits import SharedLimits
 from penstock.lab.link import LinkTruth
 from penstock.lab.s3 import S3Service
 from penstock.lab.virtual_time import VirtualClock, run_virtually

@@ -12,7 +12,7 @@ from penstock.vocabulary import Context, Demand, Place, ProbePlan, Reason, Tarif
 
 
 class InlineThinker:
-    """`penstock.daemon.thinker.Thinker`, with neither a process nor anything that it holds."""
+    """`penstock.daemon.cycle.thinker.Thinker`, with neither a process nor anything that it holds."""
 
     async def deliberate(self, model: PerformanceModel[Any], case: Case[Any]) -> Conclusion[Any]:
         """Answer at once."""

@@ -26,14 +26,15 @@ from unittest import mock
 
 import msgspec
 
-from penstock.daemon import assembly, budget
+from penstock.daemon import assembly
 from penstock.daemon.assembly import App, Surroundings, assembled
-from penstock.daemon.conductor import Cycle
 from penstock.daemon.config import AdviceSection, BudgetSection, Configuration, DaemonSection, ProbesSection
+from penstock.daemon.cycle.conductor import Cycle
+from penstock.daemon.cycle.thinker import Thinker
 from penstock.daemon.host import HostIdentity, HostSample
-from penstock.daemon.host_watch import HostWatch
-from penstock.daemon.store import Store
-from penstock.daemon.thinker import Thinker
+from penstock.daemon.memory.store import Store
+from penstock.daemon.spending import budget
+from penstock.daemon.yielding.host_watch import HostWatch
 from penstock.lab.link import LinkTruth
 from penstock.lab.s3 import S3Service
 from penstock.lab.sqs import Counts, QueueTruth, SqsService

@@ -27,8 +27,8 @@ from functools import partial
 from typing import Any
 
 from penstock.daemon.assembly import App
-from penstock.daemon.budget import DAY, HOUR, Ledger, total
 from penstock.daemon.config import AdviceSection, BudgetSection
+from penstock.daemon.spending.budget import DAY, HOUR, Ledger, total
 from penstock.lab import worlds
 from penstock.lab.link import Episodes, LinkTruth
 from penstock.lab.sqs import QueueTruth

@@ -13,7 +13,7 @@ from penstock.cli.output import filled, print_mapping
 
 if TYPE_CHECKING:
     from penstock.daemon.config import Configuration
-    from penstock.daemon.forecast import Forecast
+    from penstock.daemon.spending.forecast import Forecast
     from penstock.models.model import Fit
     from penstock.vocabulary import Context, Setting
 
@@ -24,9 +24,9 @@ def costs_of(configuration: Configuration) -> Sequence[Forecast]:
     """Of each operation that is probed. Asks the instance metadata where need be, for a second at the most."""
     if not any(configuration.enabled()):
         return ()
-    from penstock.daemon.forecast import forecasts
     from penstock.daemon.host import identify
-    from penstock.daemon.tariffs import Tariffs
+    from penstock.daemon.spending.forecast import forecasts
+    from penstock.daemon.spending.tariffs import Tariffs
 
     tariffs = Tariffs(configuration, asyncio.run(identify(configuration.host)))
     return forecasts(configuration, tariffs, _by_tables, datetime.now(UTC))
@@ -69,8 +69,8 @@ def print_costs(found: Sequence[Forecast], configuration: Configuration) -> None
 
 
 def _together(found: Sequence[Forecast], configuration: Configuration) -> dict[str, Any]:
-    from penstock.daemon.budget import daily_limit
-    from penstock.daemon.forecast import MONTH_DAYS, shown_cost, together
+    from penstock.daemon.spending.budget import daily_limit
+    from penstock.daemon.spending.forecast import MONTH_DAYS, shown_cost, together
 
     costs = dict(zip(_MANNERS, together(found, daily_limit(configuration.budget)), strict=True))
     return {

@@ -55,7 +55,7 @@ def doctor(*, is_local: bool, main_file: Path | None, as_json: bool, socket_path
 async def _examined(loaded: LoadedConfiguration, socket_path: str, *, is_local: bool) -> Sequence[Finding]:
     from penstock.daemon import host
     from penstock.daemon.doctor import CHECKS, Patient, clock_error_seconds, permissions, unit_properties
-    from penstock.daemon.outside_aws import AwsOutside
+    from penstock.daemon.outside.aws import AwsOutside
 
     status, silence = None, None
     try:

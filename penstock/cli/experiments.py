@@ -208,7 +208,7 @@ def run_experiment(
 def _run_for_real(
     experiment: Experiment, form: Form, directory: Path | None, given: Mapping[str, Any]
 ) -> Records:
-    from penstock.daemon.database import StoreError
+    from penstock.daemon.memory.database import StoreError
     from penstock.experiments.archive import Archive, ArchiveError, beside
     from penstock.experiments.really import Allowance, NotAllowedError, place_of, run_for_real
     from penstock.probes.outside import RequestError

@@ -82,9 +82,9 @@ def _known(socket_path: str, main_file: Path | None) -> Mapping[str, Any]:
     if (known := _answer(path, "GET")) is not None:
         return known
     from penstock.clock import SystemClock
-    from penstock.daemon.database import StoreError, holder
-    from penstock.daemon.store import Store
-    from penstock.daemon.sweeper import LeftBehind
+    from penstock.daemon.memory.database import StoreError, holder
+    from penstock.daemon.memory.store import Store
+    from penstock.daemon.outside.sweeper import LeftBehind
     from penstock.operations.table import setting_types
 
     database = load_configuration(main_file).configuration.daemon.database_path
@@ -104,7 +104,7 @@ def _removed(socket_path: str, main_file: Path | None, *, forgets: bool) -> Mapp
     if (removed := _answer(path, "DELETE", parameters, timeout_seconds=_REMOVAL_SECONDS_MAX)) is not None:
         return removed
     from penstock.daemon.app import remove_leftovers
-    from penstock.daemon.database import StoreError
+    from penstock.daemon.memory.database import StoreError
 
     configuration = load_configuration(main_file).configuration
     _must_be_there(configuration.daemon.database_path, path)

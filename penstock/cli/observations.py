@@ -22,7 +22,7 @@ from penstock.clock import SystemClock
 from penstock.units import counted
 
 if TYPE_CHECKING:
-    from penstock.daemon.store import Store
+    from penstock.daemon.memory.store import Store
     from penstock.vocabulary import Place
 
 NOT_INSTALLED = "it takes DuckDB and Arrow: pip install 'penstock[analysis]'"
@@ -80,10 +80,10 @@ def observations(
         from penstock.analysis.files import FilesError
     except ImportError as trouble:
         raise TroubleError(f"nothing was written: {NOT_INSTALLED} ({trouble})") from trouble
-    from penstock.daemon.database import StoreError
-    from penstock.daemon.fleet import word_for
+    from penstock.daemon.fleet.exchange import word_for
     from penstock.daemon.host import host_name, machine_seed
-    from penstock.daemon.store import Store
+    from penstock.daemon.memory.database import StoreError
+    from penstock.daemon.memory.store import Store
     from penstock.operations.table import setting_types
 
     path, configuration = database_of(database_path, main_file)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from io import TextIOWrapper
 
     from penstock.daemon.config import Configuration
-    from penstock.daemon.store import Store
+    from penstock.daemon.memory.store import Store
     from penstock.models.model import Fit
     from penstock.report.difference import Comparison
     from penstock.report.findings import Report
@@ -213,8 +213,8 @@ def read_material(
     path: Path, configuration: Configuration | None, *, now: datetime, since: datetime | None
 ) -> Material:
     """All that a report needs out of a database. Raises TroubleError."""
-    from penstock.daemon.database import StoreDenied, StoreError, StoreMissing
-    from penstock.daemon.store import Store
+    from penstock.daemon.memory.database import StoreDenied, StoreError, StoreMissing
+    from penstock.daemon.memory.store import Store
 
     def read(store: Store, damage: Sequence[str] | None = None) -> Material:
         with closing(store):
@@ -376,7 +376,7 @@ def _read_alone(
     path: Path, place: Place, *, since: datetime | None, fits: Sequence[Fit]
 ) -> tuple[_Read, int]:
     """One place, in a process of its own; and how many of its rows nobody understood."""
-    from penstock.daemon.store import Store
+    from penstock.daemon.memory.store import Store
 
     with closing(Store.open_read_only(path, setting_types())) as store:
         return _observations(store, place, since, fits), store.unreadable_count
@@ -440,7 +440,7 @@ def _bounds(fits: Sequence[Fit], configuration: Configuration | None) -> Callabl
 
 def _daily_limit(configuration: Configuration, instance_types: set[str]) -> Cost:
     """As the daemon reckons it; the credits are those of the host, which is known when there was only one."""
-    from penstock.daemon.budget import daily_limit
+    from penstock.daemon.spending.budget import daily_limit
     from penstock.models.burst import ceiling
 
     limits = ceiling(next(iter(instance_types))) if len(instance_types) == 1 else None

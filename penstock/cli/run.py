@@ -42,7 +42,7 @@ def run(*, once: bool, main_file: Path | None, as_json: bool) -> None:
         )
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when NumPy is imported, below
     from penstock.daemon.app import run_once
-    from penstock.daemon.database import StoreError
+    from penstock.daemon.memory.database import StoreError
 
     with ended_by(StoreError):
         document = asyncio.run(run_once(configuration))

@@ -14,18 +14,18 @@ from penstock.api.advisor import NoRoomError, RefusedError
 from penstock.api.leases import LeaseBook, lease_documents
 from penstock.api.wire import Question, Snapshot, recommendation_document
 from penstock.clock import Clock
-from penstock.daemon.async_store import AsyncStore
-from penstock.daemon.audit import Audit
 from penstock.daemon.backlog_watch import BacklogWatch
 from penstock.daemon.board import Board, telling_of_fleet
-from penstock.daemon.conductor import Conductor, Cycle
-from penstock.daemon.forecast import Forecast, scarcity, shown_cost, shown_usd
-from penstock.daemon.harm_watch import HarmWatch
-from penstock.daemon.host_watch import HostWatch
+from penstock.daemon.cycle.conductor import Conductor, Cycle
+from penstock.daemon.heard.audit import Audit
+from penstock.daemon.memory.async_store import AsyncStore
 from penstock.daemon.quiet_hours import quiet_until
 from penstock.daemon.schedule import fresh_report_count
+from penstock.daemon.spending.forecast import Forecast, scarcity, shown_cost, shown_usd
 from penstock.daemon.troubles import Trouble
 from penstock.daemon.trust import Door
+from penstock.daemon.yielding.harm_watch import HarmWatch
+from penstock.daemon.yielding.host_watch import HostWatch
 from penstock.models.model import Fit, is_current
 from penstock.operations.sqs.delivery import DELIVERY
 from penstock.operations.table import OPERATIONS

@@ -21,20 +21,20 @@ from penstock.clock import Clock, SystemClock
 from penstock.daemon import host
 from penstock.daemon.advisory import Advisory, cycle_document
 from penstock.daemon.assembly import App, Surroundings, assembled
-from penstock.daemon.audit import Audit
 from penstock.daemon.backlog_watch import watch_queue
-from penstock.daemon.client_hours import keep_client_hours
 from penstock.daemon.config import Configuration, HostSection, WatchedQueueSection
 from penstock.daemon.config_files import ConfigError
+from penstock.daemon.cycle.thinker import SpawnedThinker
 from penstock.daemon.entrance import Entrance, keep_files
-from penstock.daemon.harm_watch import HarmWatch
-from penstock.daemon.hearing import Hearing
+from penstock.daemon.heard.audit import Audit
+from penstock.daemon.heard.client_hours import keep_client_hours
+from penstock.daemon.heard.hearing import Hearing
+from penstock.daemon.heard.refusal_watch import RefusalWatch
 from penstock.daemon.host import HostIdentity
-from penstock.daemon.prober import Prober
-from penstock.daemon.refusal_watch import RefusalWatch
-from penstock.daemon.store import Store
+from penstock.daemon.memory.store import Store
+from penstock.daemon.outside.prober import Prober
 from penstock.daemon.systemd import Notifier, inherited_sockets
-from penstock.daemon.thinker import SpawnedThinker
+from penstock.daemon.yielding.harm_watch import HarmWatch
 from penstock.models.sqs.backlog_warning import BacklogSpell
 from penstock.optimizer import surrogate
 from penstock.probes.measurement import LOOP_TICK_SECONDS

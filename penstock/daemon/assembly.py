@@ -13,26 +13,27 @@ from typing import Any
 
 from penstock.api.leases import LeaseBook
 from penstock.clock import Clock
-from penstock.daemon import budget, host, quiet_hours
-from penstock.daemon.async_store import AsyncStore
-from penstock.daemon.attended_probe import AttendedProbe
+from penstock.daemon import host, quiet_hours
 from penstock.daemon.backlog_watch import BacklogWatch
 from penstock.daemon.board import Board
-from penstock.daemon.conductor import Conductor, Cycle
 from penstock.daemon.config import Configuration
-from penstock.daemon.fleet import Fleet, word_for
-from penstock.daemon.forecast import Forecast, forecasts
-from penstock.daemon.harm_watch import HarmWatch
+from penstock.daemon.cycle.conductor import Conductor, Cycle
+from penstock.daemon.cycle.thinker import Thinker
+from penstock.daemon.cycle.watch import Watch
+from penstock.daemon.fleet.exchange import Fleet, word_for
+from penstock.daemon.fleet.shared_limits import SharedLimits, wanted_by_leases
 from penstock.daemon.host import HostIdentity
-from penstock.daemon.host_watch import HostWatch, ceiling_bytes_per_second
-from penstock.daemon.shared_limits import SharedLimits, wanted_by_leases
-from penstock.daemon.store import Store
-from penstock.daemon.sweeper import Sweeper
-from penstock.daemon.tariffs import Tariffs
-from penstock.daemon.thinker import Thinker
+from penstock.daemon.memory.async_store import AsyncStore
+from penstock.daemon.memory.store import Store
+from penstock.daemon.outside.sweeper import Sweeper
+from penstock.daemon.outside.whereabouts import PlacedJournal, Whereabouts
+from penstock.daemon.spending import budget
+from penstock.daemon.spending.forecast import Forecast, forecasts
+from penstock.daemon.spending.tariffs import Tariffs
 from penstock.daemon.troubles import Troubles
-from penstock.daemon.watch import Watch
-from penstock.daemon.whereabouts import PlacedJournal, Whereabouts
+from penstock.daemon.yielding.attended_probe import AttendedProbe
+from penstock.daemon.yielding.harm_watch import HarmWatch
+from penstock.daemon.yielding.host_watch import HostWatch, ceiling_bytes_per_second
 from penstock.models import burst
 from penstock.models.model import Fit
 from penstock.operations.operation import Equipment, Operation, Outside, Service

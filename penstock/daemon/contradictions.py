@@ -7,9 +7,9 @@ from urllib.parse import urlsplit
 
 from penstock.client.targets.stores import store_at
 from penstock.daemon import quiet_hours, regions
-from penstock.daemon.budget import KEYS
 from penstock.daemon.config import AUTO, Configuration
-from penstock.daemon.tariffs import is_aws
+from penstock.daemon.spending.budget import KEYS
+from penstock.daemon.spending.tariffs import is_aws
 from penstock.fleet import limit as fleet_limit
 from penstock.operations.operation import Service
 from penstock.operations.sections.section import Contradiction

@@ -21,9 +21,9 @@ from typing import Any
 from penstock.client.targets.stores import STORES_BY_NAME
 from penstock.daemon import host
 from penstock.daemon.config_files import LoadedConfiguration
-from penstock.daemon.database import holder
 from penstock.daemon.host import HostIdentity
-from penstock.daemon.tariffs import Tariffs, is_aws
+from penstock.daemon.memory.database import holder
+from penstock.daemon.spending.tariffs import Tariffs, is_aws
 from penstock.models.prices import GB, NetworkPath
 from penstock.operations.operation import Outside, Service, Ward
 from penstock.probes.finding import NO_ANSWER, NO_CREDENTIALS, Finding, Health

@@ -33,10 +33,10 @@ def _run(config_file: Path | None) -> int:
         from penstock.api.listener import SocketPathError
         from penstock.daemon import log
         from penstock.daemon.app import serve
-        from penstock.daemon.conductor import ConductorError
         from penstock.daemon.config import Configuration
         from penstock.daemon.config_files import ConfigError, load
-        from penstock.daemon.database import Lost, StoreError
+        from penstock.daemon.cycle.conductor import ConductorError
+        from penstock.daemon.memory.database import Lost, StoreError
 
     def read() -> Configuration:
         loaded = load(config_file)

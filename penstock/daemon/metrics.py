@@ -14,11 +14,11 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from penstock.api.leases import LeaseBook
-from penstock.daemon.audit import Audit
 from penstock.daemon.backlog_watch import Backlog
-from penstock.daemon.budget import Ledger
-from penstock.daemon.conductor import Conductor
-from penstock.daemon.sweeper import Sweeper
+from penstock.daemon.cycle.conductor import Conductor
+from penstock.daemon.heard.audit import Audit
+from penstock.daemon.outside.sweeper import Sweeper
+from penstock.daemon.spending.budget import Ledger
 from penstock.daemon.troubles import Trouble
 from penstock.models.sqs.backlog_warning import Alarm
 from penstock.operations.table import OPERATIONS

@@ -21,8 +21,8 @@ from urllib.parse import urlsplit
 from penstock.daemon.app import alone
 from penstock.daemon.assembly import App
 from penstock.daemon.config import Configuration
-from penstock.daemon.outside_aws import access_to
-from penstock.daemon.whereabouts import PlacedJournal
+from penstock.daemon.outside.aws import access_to
+from penstock.daemon.outside.whereabouts import PlacedJournal
 from penstock.experiments.archive import Archive
 from penstock.experiments.experiment import DOWNLOAD, QUEUE, UPLOAD, Experiment, Form, Record, Step
 from penstock.experiments.queue_host import queue_hosts

@@ -47,7 +47,7 @@ MAY_ASK_FOR_A_ROW = {
     "daemon.advisory": _QUEUE,
     "daemon.backlog_watch": _QUEUE,
     "daemon.contradictions": _QUEUE,
-    "daemon.tariffs": f"{_QUEUE}; and a bucket of the fleet, which is reached as uploads reach theirs",
+    "daemon.spending.tariffs": f"{_QUEUE}; and a bucket of the fleet, which is reached as uploads reach theirs",
     "experiments.experiment": "published studies of transfers and queues",
     "operations.table": "the table",
     "tuning.session": "uploads, where nothing is said",

@@ -56,7 +56,7 @@ CATCHES_ALL = {
     ("penstock/client/threads.py", "_call"): "the future carries it to whoever waits, as of any executor",
     ("penstock/client/boto3_queue.py", "_ask"): "whatever botocore raises, the consumer's thread goes on",
     (
-        "penstock/daemon/conductor.py",
+        "penstock/daemon/cycle/conductor.py",
         "run",
     ): "a cycle that failed is told, and three in a row end the process",
     (

@@ -21,12 +21,12 @@ from penstock.api.wire import Snapshot, encode, recommendation_document, snapsho
 from penstock.client.advice import Advice, Adviser
 from penstock.client.connection import Connections, NoDaemonError, Stream
 from penstock.clock import SystemClock
-from penstock.daemon.audit import Audit
 from penstock.daemon.config_files import ConfigError, all_keys, load
-from penstock.daemon.database import StoreError
-from penstock.daemon.hearing import Hearing
-from penstock.daemon.refusal_watch import RefusalWatch
-from penstock.daemon.store import Store
+from penstock.daemon.heard.audit import Audit
+from penstock.daemon.heard.hearing import Hearing
+from penstock.daemon.heard.refusal_watch import RefusalWatch
+from penstock.daemon.memory.database import StoreError
+from penstock.daemon.memory.store import Store
 from penstock.operations.table import setting_types
 from penstock.vocabulary import Demand
 from tests.factories import (

@@ -18,8 +18,8 @@ from penstock.api.listener import ConnectionLimits, open_socket, remove_socket, 
 from penstock.api.routes import Api
 from penstock.api.wire import Question, Snapshot, recommendation_document
 from penstock.clock import SystemClock
-from penstock.daemon.forecast import Forecast, scarcity
-from penstock.daemon.tariffs import Way
+from penstock.daemon.spending.forecast import Forecast, scarcity
+from penstock.daemon.spending.tariffs import Way
 from penstock.models.prices import NetworkPath
 from penstock.models.s3.download import S3DownloadSetting
 from penstock.models.s3.upload import S3UploadSetting

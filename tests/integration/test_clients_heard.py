@@ -13,14 +13,14 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from penstock.clock import SystemClock
-from penstock.daemon.hearing import Hearing
+from penstock.daemon.heard.hearing import Hearing
 from penstock.lab.http_s3 import s3_application
 from penstock.lab.s3 import S3Service
 from penstock.lab.server import serving
 from penstock.models.inference.histogram import quantile
 from penstock.trial.stage import CREDENTIALS
 from tests.factories import a_link
-from tests.unit.daemon.test_hearing import listening
+from tests.unit.daemon.heard.test_hearing import listening
 from tests.waiting import comes
 
 THREAD_COUNT = 6

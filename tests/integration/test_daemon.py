@@ -93,7 +93,7 @@ def test_it_ends_while_the_process_that_probes_is_starting(stage: DaemonHouse) -
     command = [sys.executable, "-m", "penstock.daemon.main", "--config", str(stage.configuration_file)]
     with subprocess.Popen(command, env={**os.environ, **CREDENTIALS}, stderr=subprocess.DEVNULL) as running:
         try:
-            until(lambda: b"penstock.daemon.prober_process" in commands_below(running.pid))
+            until(lambda: b"penstock.daemon.outside.prober_process" in commands_below(running.pid))
             running.terminate()
             assert running.wait(60.0) == 0  # it would wait longer for an answer that does not come
         finally:

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from penstock.cli.main import cli
-from penstock.daemon.store import Store
+from penstock.daemon.memory.store import Store
 from penstock.operations.table import setting_types
 from penstock.probes.probe import Leftover, LeftoverKind
 from penstock.trial.stage import CREDENTIALS, lab_endpoint

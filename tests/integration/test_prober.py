@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from penstock.clock import SystemClock
-from penstock.daemon import prober
 from penstock.daemon.config import AwsSection, Configuration, ProbesSection
-from penstock.daemon.database import DiskTrouble
-from penstock.daemon.prober import Prober
+from penstock.daemon.memory.database import DiskTrouble
+from penstock.daemon.outside import prober
+from penstock.daemon.outside.prober import Prober
 from penstock.lab.http_s3 import s3_application
 from penstock.lab.http_sqs import sqs_application
 from penstock.lab.s3 import S3Service

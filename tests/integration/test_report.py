@@ -18,10 +18,10 @@ from click.testing import CliRunner
 
 from penstock.cli.main import cli, run
 from penstock.cli.report import _bounds, read_material
-from penstock.daemon.budget import Spend
 from penstock.daemon.config import Configuration
-from penstock.daemon.database import migrations
-from penstock.daemon.store import Store
+from penstock.daemon.memory.database import migrations
+from penstock.daemon.memory.store import Store
+from penstock.daemon.spending.budget import Spend
 from penstock.models.inference.histogram import histogram_of
 from penstock.models.model import Cell
 from penstock.models.sqs.backlog_warning import BacklogSpell

@@ -17,7 +17,7 @@ from penstock.lab.virtual_time import VirtualClock
 from penstock.vocabulary import Basis
 from tests.integration.scripted_advisor import Served, served_in_thread
 from tests.programs import ran
-from tests.unit.daemon.test_fleet import a_fleet, measured
+from tests.unit.daemon.fleet.test_exchange import a_fleet, measured
 from tests.unit.probes.fakes import MemoryStore, virtually
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -15,8 +15,8 @@ import sys
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from penstock.daemon.database import DiskTrouble
-from penstock.daemon.store import Store
+from penstock.daemon.memory.database import DiskTrouble
+from penstock.daemon.memory.store import Store
 from tests.factories import NOON, PLACE, SETTING_TYPES, a_leftover, an_observation
 
 path, filler = Path(sys.argv[1]) / "penstock.db", Path(sys.argv[1]) / "filler"

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from penstock.daemon.store import Store
+from penstock.daemon.memory.store import Store
 from tests.factories import PLACE, SETTING_TYPES
 
 WRITER = """
 import sys
 from datetime import timedelta
 from pathlib import Path
-from penstock.daemon.store import Store
+from penstock.daemon.memory.store import Store
 from tests.factories import NOON, SETTING_TYPES, a_leftover, an_observation
 
 store = Store(Path(sys.argv[1]), SETTING_TYPES)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from penstock.daemon import thinker_process
-from penstock.daemon.thinker import SpawnedThinker, ThinkerError
+from penstock.daemon.cycle import thinker_process
+from penstock.daemon.cycle.thinker import SpawnedThinker, ThinkerError
 from penstock.operations.table import OPERATIONS
 from penstock.optimizer.deliberation import Case
 from penstock.vocabulary import Cost, Demand

@@ -28,10 +28,14 @@ ROOT = Path(__file__).parents[2]
 _COSMIC_RAY = "cosmic-ray==8.7.0"
 _EXCUSED = Path(__file__).with_name("excused.toml")
 TESTS = {
-    "penstock/daemon/budget.py": "tests/unit/daemon/test_budget.py tests/properties/test_budget_laws.py",
+    "penstock/daemon/spending/budget.py": (
+        "tests/unit/daemon/spending/test_budget.py tests/properties/test_budget_laws.py"
+    ),
     "penstock/daemon/trust.py": "tests/unit/daemon/test_trust.py",
     "penstock/daemon/quiet_hours.py": "tests/unit/daemon/test_quiet_hours.py",
-    "penstock/daemon/sweeper.py": "tests/unit/daemon/test_sweeper.py tests/unit/daemon/test_sweep.py",
+    "penstock/daemon/outside/sweeper.py": (
+        "tests/unit/daemon/outside/test_sweeper.py tests/unit/daemon/outside/test_sweep.py"
+    ),
     "penstock/api/leases.py": "tests/unit/api/test_leases.py tests/contracts/test_shares.py",
     "penstock/optimizer/objective.py": "tests/unit/optimizer/test_objective.py",
     "penstock/optimizer/proposal.py": "tests/unit/optimizer/test_proposal.py tests/unit/optimizer/test_deliberation.py",

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.daemon.budget import DAY, Ledger, Spend
+from penstock.daemon.spending.budget import DAY, Ledger, Spend
 from penstock.vocabulary import Cost
 from tests.factories import NOON
 

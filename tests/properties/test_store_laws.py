@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.daemon.store import Store
+from penstock.daemon.memory.store import Store
 from penstock.models.s3.upload import S3UploadSetting
 from penstock.probes.probe import Leftover, LeftoverKind
 from penstock.vocabulary import Context, Observation, Origin, Place

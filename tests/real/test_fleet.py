@@ -11,7 +11,7 @@ import pytest
 
 from penstock.clock import SystemClock
 from penstock.daemon.config import FleetSection
-from penstock.daemon.fleet import Fleet
+from penstock.daemon.fleet.exchange import Fleet
 from penstock.fleet import prior
 from penstock.fleet.prior import Evidence
 from penstock.probes.aws import Access, AwsObjectStore, open_object_store

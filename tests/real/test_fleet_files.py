@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cli.main import cli
-from penstock.daemon.store import Store
+from penstock.daemon.memory.store import Store
 from penstock.operations.table import setting_types
 from penstock.trial.stage import CREDENTIALS
 from tests.factories import NOON, an_observation

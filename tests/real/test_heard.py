@@ -19,7 +19,7 @@ from aiohttp import web
 
 from bench.relay import Relay
 from penstock.clock import SystemClock
-from penstock.daemon.hearing import Hearing
+from penstock.daemon.heard.hearing import Hearing
 from penstock.lab.link import LinkTruth
 from penstock.lab.s3 import S3Service
 from penstock.lab.server import serving
@@ -28,7 +28,7 @@ from penstock.models.inference.histogram import quantile
 from penstock.trial.stage import CREDENTIALS
 from penstock.units import MiB
 from tests.real import provision, servers
-from tests.unit.daemon.test_hearing import listening
+from tests.unit.daemon.heard.test_hearing import listening
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(provision.BUILD_SECONDS_MAX)]
 

@@ -14,7 +14,7 @@ import pytest
 
 from penstock.client.connection import ask
 from tests.fuzz.daemon import FuzzedDaemon, fuzzed_daemon
-from tests.unit.daemon.test_hearing import a_datagram
+from tests.unit.daemon.heard.test_hearing import a_datagram
 from tests.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]

@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 
 from bench.shared_limit import Wrong
-from penstock.daemon.fleet import Fleet
+from penstock.daemon.fleet.exchange import Fleet
 from penstock.daemon.schedule import LEARNING_COUNT, LEARNING_PACE, STEADY_PACE
 from penstock.fleet import prior
 from penstock.fleet.prior import Evidence
 from penstock.lab.virtual_time import VirtualClock
 from penstock.vocabulary import Observation, Place
 from tests.factories import PLACE, an_observation
-from tests.unit.daemon.test_fleet import a_fleet
+from tests.unit.daemon.fleet.test_exchange import a_fleet
 from tests.unit.probes.fakes import MemoryStore, virtually
 
 INTERVAL_SECONDS = 600.0

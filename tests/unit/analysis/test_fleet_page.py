@@ -15,7 +15,7 @@ from penstock.analysis.page import page, rendered
 from penstock.analysis.questions import fit_of
 from penstock.analysis.schema import athena_ddl, observation_row
 from penstock.cli.main import cli
-from penstock.daemon.store import Store
+from penstock.daemon.memory.store import Store
 from penstock.models.s3.upload import S3UploadSetting
 from penstock.operations.table import OPERATIONS, setting_types
 from penstock.units import MiB

@@ -14,7 +14,7 @@ from penstock.api.wire import Claim, encode, read_question
 from penstock.cli import status
 from penstock.cli.main import cli
 from penstock.daemon.backlog_watch import Backlog
-from penstock.daemon.forecast import scarcity
+from penstock.daemon.spending.forecast import scarcity
 from penstock.operations.table import OPERATIONS
 from tests.factories import NOON, SETTING
 from tests.integration.scripted_advisor import FORECAST, NO_CREDENTIALS, a_status

@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from penstock.clock import Clock
-from penstock.daemon.async_store import AsyncStore
 from penstock.daemon.board import Board
-from penstock.daemon.budget import ALLOWED, Ledger
-from penstock.daemon.conductor import Conductor
 from penstock.daemon.config import Configuration, ProbesSection
+from penstock.daemon.cycle.conductor import Conductor
+from penstock.daemon.cycle.watch import Watch
 from penstock.daemon.host import HostIdentity
-from penstock.daemon.store import Store
-from penstock.daemon.sweeper import Sweeper
-from penstock.daemon.tariffs import Tariffs
+from penstock.daemon.memory.async_store import AsyncStore
+from penstock.daemon.memory.store import Store
+from penstock.daemon.outside.sweeper import Sweeper
+from penstock.daemon.outside.whereabouts import Whereabouts
+from penstock.daemon.spending.budget import ALLOWED, Ledger
+from penstock.daemon.spending.tariffs import Tariffs
 from penstock.daemon.troubles import Troubles
-from penstock.daemon.watch import Watch
-from penstock.daemon.whereabouts import Whereabouts
 from penstock.lab.virtual_time import VirtualClock
 from penstock.models.model import Fit, PerformanceModel
 from penstock.operations.sections.objects import ObjectSection

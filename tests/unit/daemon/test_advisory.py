@@ -14,17 +14,17 @@ from penstock.api.advisor import RefusedError
 from penstock.api.leases import Appetite, LeaseBook
 from penstock.api.wire import Claim, encode, read_question
 from penstock.daemon.advisory import Advisory
-from penstock.daemon.audit import Audit
 from penstock.daemon.backlog_watch import BacklogWatch
-from penstock.daemon.budget import Spend
 from penstock.daemon.config import BudgetSection, ListenSection, WatchedQueueSection
-from penstock.daemon.forecast import Forecast
-from penstock.daemon.harm_watch import HarmWatch
-from penstock.daemon.hearing import Hearing
+from penstock.daemon.heard.audit import Audit
+from penstock.daemon.heard.hearing import Hearing
 from penstock.daemon.host import HostSample
-from penstock.daemon.host_watch import HostWatch
 from penstock.daemon.quiet_hours import parse
-from penstock.daemon.tariffs import Way
+from penstock.daemon.spending.budget import Spend
+from penstock.daemon.spending.forecast import Forecast
+from penstock.daemon.spending.tariffs import Way
+from penstock.daemon.yielding.harm_watch import HarmWatch
+from penstock.daemon.yielding.host_watch import HostWatch
 from penstock.models.prices import NetworkPath
 from penstock.models.s3.upload import S3UploadModel
 from penstock.vocabulary import Cost, Demand, Observation, Origin, Place

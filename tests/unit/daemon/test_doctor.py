@@ -14,7 +14,7 @@ from penstock.daemon import doctor, host
 from penstock.daemon.config_files import LoadedConfiguration, load
 from penstock.daemon.doctor import CHECKS, Patient
 from penstock.daemon.host import HostIdentity
-from penstock.daemon.store import Store
+from penstock.daemon.memory.store import Store
 from penstock.operations.table import setting_types
 from penstock.probes.finding import Finding, Health
 from penstock.probes.outside import Barred, Denied, Forbidden, Refused, RequestError

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.daemon.budget import Verdict
+from penstock.daemon.spending.budget import Verdict
 from penstock.daemon.troubles import FAILURE_COUNT_MIN, TOLD_AGAIN_SECONDS, Troubles
 from penstock.units import GiB, MiB
 from penstock.vocabulary import Inconclusive, Outcome, ProbePlan

@@ -9,7 +9,7 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from penstock.daemon import config
-from penstock.daemon.outside_aws import AwsOutside
+from penstock.daemon.outside.aws import AwsOutside
 from penstock.models.sqs.queue_class import QUEUE_CLASSES
 from penstock.operations.operation import Operation, Service
 from penstock.operations.s3.upload import UPLOAD

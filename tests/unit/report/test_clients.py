@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from penstock.report.markdown import render_markdown
-from tests.unit.daemon.test_client_hours import a_harm, an_hour
+from tests.unit.daemon.heard.test_client_hours import a_harm, an_hour
 from tests.unit.report.materials import a_report, html_of
 from tests.unit.report.test_page import HOSTILE, outline
 

@@ -1,0 +1,1 @@
+"""Acts in turn: what is due is proposed, probed, learned from and advised."""

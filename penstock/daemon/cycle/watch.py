@@ -1,0 +1,60 @@
+"""Knows what is kept up to date, by which probe, and what that may take of money and of memory."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.daemon.spending.budget import ALLOWED, Verdict
+from penstock.models.model import Fit
+from penstock.operations.sections.section import Section
+from penstock.operations.table import OPERATIONS
+from penstock.probes.probe import Probe
+from penstock.units import format_bytes
+from penstock.vocabulary import Context, Cost, Observation, Tariff
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """One context that is kept up to date, and by which probe."""
+
+    context: Context
+    section: Section
+    probe: Probe[Any]
+    tariff: Callable[[], Tariff]  # as it is known by now
+    note_observed: Callable[[Observation[Any]], None] = lambda _observation: None
+
+    @property
+    def cost_max(self) -> Cost:
+        return self.section.cost_max(self.tariff())
+
+    def memory_verdict(self, memory_bytes_min: int | None) -> Verdict:
+        """Whether any setting keeps what a probe may hold; where none does, all hold `memory_bytes_min`."""
+        most = self.section.memory_bytes_max
+        if most is None or memory_bytes_min is None:
+            return ALLOWED
+        return Verdict(
+            f"a probe holds at least {format_bytes(memory_bytes_min)}, and "
+            f"probes.{self.context.operation}.memory_bytes_max allows {format_bytes(most)}: raise it"
+        )
+
+    def wanted(self, fit: Fit) -> Cost:
+        """What was not to be had where nothing is planned: what a probe may take, and what the gentlest one costs."""
+        (gentlest, *_), most = self._costs(fit, self._ramp[:1]), self.cost_max
+        return dataclasses.replace(most, credit_bytes=gentlest.credit_bytes, usd=most.usd or gentlest.usd)
+
+    def least(self, fit: Fit) -> Cost:
+        """What no step of the safe start goes below, in anything; it may be broken off by its time."""
+        costs = self._costs(fit, self._ramp)
+        least = {f.name: min(getattr(cost, f.name) for cost in costs) for f in dataclasses.fields(Cost)}
+        return Cost(**{**least, "duration_seconds": 0.0})
+
+    @property
+    def _ramp(self) -> Sequence[Any]:  # settings of the operation's own type
+        return OPERATIONS[self.context.operation].model.ramp(self.context)
+
+    def _costs(self, fit: Fit, steps: Sequence[Any]) -> Sequence[Cost]:
+        model, context = OPERATIONS[self.context.operation].model, self.context
+        return model.probe_costs(fit, context, [model.legal(context, step) for step in steps], self.tariff())

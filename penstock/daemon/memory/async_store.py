@@ -1,0 +1,104 @@
+"""Knows how a daemon writes to its store: on one thread, which is also the journal of its probes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, TypeVar
+
+from penstock.daemon.memory.database import DiskTrouble, Lost
+from penstock.daemon.memory.rows import Row
+from penstock.daemon.memory.store import Store
+from penstock.probes.probe import Leftover
+from penstock.vocabulary import Observation
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+WAITING_REPORT_COUNT_MAX = 200  # while the disk is in trouble: what waits is lost when the process ends
+
+
+class AsyncStore:
+    """The store for a daemon: every call runs on the one thread that writes, and is a journal for probes.
+
+    Observations that arrive while a transaction is under way share the next one.
+    """
+
+    def __init__(self, store: Store, now: Callable[[], datetime]) -> None:
+        self._store = store
+        self._now = now
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="store")
+        self._batch: deque[Row[Any]] = deque()
+        self._in_use: set[Leftover] = set()
+
+    @property
+    def trouble(self) -> str | None:
+        """One sentence while values wait in memory."""
+        return self._store.trouble
+
+    async def run(self, action: Callable[[Store], T]) -> T:
+        """Anything that the store can do, on its thread: ``await store.run(lambda s: s.fits())``."""
+        return await asyncio.get_running_loop().run_in_executor(self._writer, action, self._store)
+
+    async def add_observation(self, observation: Observation[Any]) -> None:
+        """Remember; on return it is on the disk, or waits for a disk in trouble. Raises ValueError."""
+        self._batch.append(self._store.observation_row(observation))
+        await self.run(self._write_batch)
+
+    async def record(self, leftover: Leftover) -> None:
+        """Return only when the entry would survive `kill -9`. Raises DiskTrouble."""
+        await self.run(lambda store: store.record_leftover(leftover, now=self._now()))
+        self._in_use.add(leftover)
+
+    async def strike(self, leftover: Leftover) -> None:
+        """The thing is gone. What cannot be struck out now is looked for once more by the next sweep."""
+        self._in_use.discard(leftover)
+        try:
+            await self.run(lambda store: store.strike_leftover(leftover))
+        except DiskTrouble as trouble:
+            _log.warning("%s is gone and stays in the journal: %s", leftover.name, trouble)
+
+    async def abandon(self, leftover: Leftover) -> None:
+        """If it was not struck by now, it is left behind, and its age counts from now."""
+        if leftover in self._in_use:
+            self._in_use.discard(leftover)
+            with suppress(DiskTrouble):  # then it is older than it might be
+                await self.run(lambda store: store.date_leftover(leftover, now=self._now()))
+
+    async def left_behind(self) -> dict[Leftover, datetime]:
+        """What may still be outside and is used by nobody, and since when, oldest first. Raises DiskTrouble."""
+        entries = await self.run(Store.dated_leftovers)
+        return {leftover: at for leftover, at in entries.items() if leftover not in self._in_use}
+
+    async def open_entries(self) -> list[Leftover]:
+        return await self.run(Store.open_leftovers)
+
+    async def close(self) -> None:
+        """Write what waits and give up the file. Raises Lost, with a line in the log."""
+        try:
+            await self.run(Store.close)
+        except Lost as loss:
+            _log.error("%s", loss)
+            raise
+        finally:
+            self._writer.shutdown()
+
+    async def why_no_room(self, report_count: int) -> str | None:
+        """Why so many reports more cannot be kept now; None when they can."""
+        if self.trouble is None or not await self.run(Store.flush):
+            waiting_count = self._store.waiting_report_count + len(self._batch)
+            if self.trouble is not None and waiting_count + report_count > WAITING_REPORT_COUNT_MAX:
+                return self.trouble
+        return None
+
+    def _write_batch(self, store: Store) -> None:
+        rows = []
+        while self._batch:
+            rows.append(self._batch.popleft())
+        if rows:
+            store.add_rows(rows)

@@ -1,0 +1,218 @@
+"""Knows the process that speaks to AWS for the daemon: it is started when something is asked for, and ends when idle.
+
+aiobotocore, its clients and what a probe holds are a quarter of what the daemon would take, so they are held no longer
+than they are used. What probes know of earlier runs is put away with the process and taken up by the next. What they
+make outside is journalled by the daemon, which outlives it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Self, cast
+
+from penstock.clock import Clock
+from penstock.daemon.config import Configuration
+from penstock.operations.operation import Equipment, Operation, Service
+from penstock.operations.sections.section import Section
+from penstock.probes.outside import MessageQueues, ObjectStore, Unreachable
+from penstock.probes.probe import Journal, Leftover, NoJournal, Probe, inconclusive
+from penstock.processes import memory
+from penstock.processes.companion import Companion, Remote
+from penstock.processes.dialogue import GoneError
+from penstock.vocabulary import Cost, Outcome, ProbePlan
+
+IDLE_SECONDS = 60.0
+BEYOND_SECONDS_MAX = 300.0  # for what comes before and after a probe's own time
+_MODULE = "penstock.daemon.outside.prober_process"
+_GONE = "the process that probes ended by itself: was it killed for want of memory?"
+_SILENT = "the process that probes did not answer, and another takes its place: did somebody stop it?"
+_log = logging.getLogger(__name__)
+
+Key = tuple[str, str]
+"""Of a probe: the operation's name and the region."""
+Site = tuple[Service, str, str | None]
+"""Of a client: the region, and the endpoint where it is not the one that is configured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """What a new process is told first."""
+
+    configuration: Configuration
+    host_name: str
+    loop_tick_seconds: float
+    put_away: Mapping[Key, bytes]  # by the process before
+
+
+class Prober:
+    """`penstock.operations.operation.Outside`, and who makes probes.
+
+    A context manager: on leaving it the process ends. Whoever uses it must have ended before.
+    """
+
+    def __init__(self, configuration: Configuration, host_name: str, loop_tick_seconds: float) -> None:
+        self._configuration = configuration
+        self._host_name = host_name
+        self._loop_tick_seconds = loop_tick_seconds
+        self._journal: Journal = NoJournal()
+        self._recorded: set[Leftover] = set()  # and neither struck nor abandoned
+        self._put_away: Mapping[Key, bytes] = {}
+        self._used: dict[Key, Cost] = {}
+        self._changing = asyncio.Lock()
+        self._there: Companion | None = None
+        self._asking_count = 0
+        # What is asked for time and again would start it time and again.
+        self._is_kept = bool(configuration.watched_queue.name or configuration.fleet.shared_limits)
+        self._rest_handle: asyncio.TimerHandle | None = None
+        self._resting: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_exception: object) -> None:
+        self._stay()
+        async with self._changing:
+            await self._end()
+
+    async def object_store(self, region: str, endpoint_url: str | None = None) -> ObjectStore:
+        return cast("ObjectStore", Remote(partial(self.ask, "request", (Service.S3, region, endpoint_url))))
+
+    async def message_queues(self, region: str, endpoint_url: str | None = None) -> MessageQueues:
+        return cast(
+            "MessageQueues", Remote(partial(self.ask, "request", (Service.SQS, region, endpoint_url)))
+        )
+
+    def probe(self, row: Operation[Any, Any], _section: Section, equipment: Equipment) -> Probe[Any]:
+        """A probe that runs there."""
+        self._journal = equipment.journal
+        return _ProbeThere(self, (row.name, equipment.region), equipment.clock)
+
+    async def ask(self, name: str, *arguments: Any) -> Any:  # Any: pickled
+        """Have it done there, by a new process where there is none. Raises what was raised there, and Unreachable."""
+        self._stay()
+        self._asking_count += 1
+        try:
+            async with self._changing:
+                there = await self._living()
+            return await there.ask(name, *arguments)
+        except GoneError:
+            raise Unreachable(_GONE) from None
+        finally:
+            self._asking_count -= 1
+            if not self._asking_count and not self._is_kept:
+                self._rest_handle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._begin_rest)
+
+    def used(self, key: Key) -> Cost:
+        """Of the newest run: all that its plan allows until it ended; nothing as long as it has not begun."""
+        return self._used.get(key, Cost())
+
+    def forget_used(self, key: Key) -> None:
+        """Before another run, which may not begin."""
+        self._used.pop(key, None)
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether probes keep anything outside."""
+        return bool(self._recorded)
+
+    async def _living(self) -> Companion:
+        if self._there is not None and self._there.is_gone:
+            await self._bury()
+        if self._there is None:
+            await self._start()
+        assert self._there is not None
+        return self._there
+
+    async def _start(self) -> None:
+        assignment = Assignment(
+            configuration=self._configuration,
+            host_name=self._host_name,
+            loop_tick_seconds=self._loop_tick_seconds,
+            put_away=self._put_away,
+        )
+        served = {name: getattr(self, f"_{name}") for name in ("record", "strike", "abandon", "open_entries")}
+        told = {"used": self._used.__setitem__}
+        try:
+            self._there = await Companion.started(_MODULE, assignment, served=served, told=told)
+        except OSError as trouble:
+            raise Unreachable(f"no process to probe with could be started: {trouble}") from trouble
+        self._put_away = {}
+
+    def _stay(self) -> None:
+        if self._rest_handle is not None:
+            self._rest_handle.cancel()
+
+    def _begin_rest(self) -> None:
+        self._resting = asyncio.create_task(self._rest())  # and is not interrupted
+
+    async def _rest(self) -> None:
+        """Put away what probes know, and end the process; the next is a second away."""
+        async with self._changing:
+            if not self._asking_count and self._there is not None:
+                with contextlib.suppress(GoneError):  # then the next one buries it
+                    self._put_away = await self._there.ask("put_away")
+                    await self._end()
+
+    async def _end(self) -> None:
+        """End it; what a probe still holds outside is put away, or was closed."""
+        if self._there is not None:
+            await self._there.end()
+            self._there = None
+            memory.give_back()
+
+    async def _bury(self) -> None:
+        """It ended by itself: nobody uses any more what its probes made."""
+        _log.warning("%s", _GONE)
+        await self._end()
+        for leftover in list(self._recorded):
+            await self._abandon(leftover)
+
+    async def _record(self, leftover: Leftover) -> None:
+        await self._journal.record(leftover)
+        self._recorded.add(leftover)
+
+    async def _strike(self, leftover: Leftover) -> None:
+        self._recorded.discard(leftover)
+        await self._journal.strike(leftover)
+
+    async def _abandon(self, leftover: Leftover) -> None:
+        self._recorded.discard(leftover)
+        await self._journal.abandon(leftover)
+
+    async def _open_entries(self) -> list[Leftover]:
+        return await self._journal.open_entries()
+
+
+class _ProbeThere:
+    """A probe in the other process."""
+
+    def __init__(self, prober: Prober, key: Key, clock: Clock) -> None:
+        self._prober = prober
+        self._key = key
+        self._clock = clock
+
+    @property
+    def used(self) -> Cost:
+        return self._prober.used(self._key)
+
+    async def run(self, plan: ProbePlan[Any]) -> Outcome[Any]:
+        started_at = self._clock.now()
+        self._prober.forget_used(self._key)
+        try:
+            async with asyncio.timeout(plan.cost_max.duration_seconds + BEYOND_SECONDS_MAX):
+                outcome: Outcome[Any] = await self._prober.ask("run", self._key, plan)
+                return outcome
+        except Unreachable as trouble:
+            return inconclusive(plan, started_at, str(trouble))
+        except TimeoutError:
+            return inconclusive(plan, started_at, _SILENT)
+
+    async def close(self) -> None:
+        if self._prober.is_holding:
+            with contextlib.suppress(Unreachable):
+                await self._prober.ask("close", self._key)

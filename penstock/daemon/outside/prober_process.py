@@ -1,0 +1,140 @@
+"""Knows what is done in the process that speaks to AWS: probes, and requests one by one, until nobody asks any more.
+
+`python -m penstock.daemon.outside.prober_process PARENT_PROCESS_ID`, its standard input the connection to the daemon.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, cast
+
+from penstock.clock import SystemClock
+from penstock.daemon import log
+from penstock.daemon.outside.aws import AwsOutside
+from penstock.daemon.outside.prober import Assignment, Key, Site
+from penstock.operations.operation import Equipment, Service
+from penstock.operations.table import OPERATIONS
+from penstock.probes.on_demand import ProbeOnDemand
+from penstock.probes.probe import Journal, Probe
+from penstock.processes import companion, memory
+from penstock.processes.dialogue import Dialogue, receive
+from penstock.vocabulary import Outcome, ProbePlan
+
+
+class Bench:
+    """Where probes are carried out, with what the daemon says of them."""
+
+    def __init__(self, assignment: Assignment, outside: AwsOutside) -> None:
+        self._assignment = assignment
+        self._outside = outside
+        self._clock = SystemClock()
+        self._journal = cast("Journal", companion.Remote(self._ask_daemon))
+        self._probes: dict[Key, ProbeOnDemand] = {}
+        self.dialogue: Dialogue
+
+    async def run(self, key: Key, plan: ProbePlan[Any]) -> Outcome[Any]:
+        """Carry out the plan; what it used is told before, whatever happens: if this process is killed, all of it."""
+        self.dialogue.tell("used", key, plan.cost_max)
+        probe = self._probe(key)
+        try:
+            return await probe.run(plan)
+        finally:
+            self.dialogue.tell("used", key, probe.used)
+
+    async def close(self, key: Key) -> None:
+        await (await self._probe(key).made()).close()
+
+    async def request(
+        self, site: Site, name: str, arguments: tuple[Any, ...], named: Mapping[str, Any]
+    ) -> Any:  # Any: of and from a seam
+        return await getattr(await self._client(*site), name)(*arguments, **named)
+
+    async def put_away(self) -> Mapping[Key, bytes]:
+        """What each probe knows of its earlier runs, for the next process."""
+        made = ((key, on_demand.probe) for key, on_demand in self._probes.items())
+        known = {key: _packed(probe, self._journal) for key, probe in made if probe is not None}
+        return {**self._assignment.put_away, **known}
+
+    async def _ask_daemon(self, name: str, arguments: Sequence[Any], _named: Mapping[str, Any]) -> Any:
+        return await self.dialogue.ask(name, *arguments)
+
+    def _probe(self, key: Key) -> ProbeOnDemand:
+        if key not in self._probes:
+            self._probes[key] = ProbeOnDemand(partial(self._made, key), self._clock)
+        return self._probes[key]
+
+    async def _made(self, key: Key) -> Probe[Any]:
+        """As it was put away, or a new one."""
+        operation, region = key
+        row = OPERATIONS[operation]
+        if (packed := self._assignment.put_away.get(key)) is not None:
+            client = await self._client(row.service, region)
+            return _unpacked(packed, {_JOURNAL: self._journal, _CLIENT: client})
+        equipment = Equipment(
+            clock=self._clock,
+            journal=self._journal,
+            outside=self._outside,
+            region=region,
+            host_name=self._assignment.host_name,
+            loop_tick_seconds=self._assignment.loop_tick_seconds,
+        )
+        return await row.make_probe(self._assignment.configuration.section_of(row), equipment)
+
+    async def _client(
+        self, service: Service, region: str, endpoint_url: str | None = None
+    ) -> Any:  # Any: of either seam
+        if service is Service.S3:
+            return await self._outside.object_store(region, endpoint_url)
+        return await self._outside.message_queues(region, endpoint_url)
+
+
+_JOURNAL, _CLIENT = "journal", "client"  # what a probe is put away without
+
+
+def _packed(probe: Probe[Any], journal: Journal) -> bytes:
+    from penstock.probes.aws import AwsMessageQueues, AwsObjectStore
+
+    class Packer(pickle.Pickler):
+        def persistent_id(self, thing: object) -> str | None:
+            if thing is journal:
+                return _JOURNAL
+            return _CLIENT if isinstance(thing, (AwsObjectStore, AwsMessageQueues)) else None
+
+    content = io.BytesIO()
+    Packer(content).dump(probe)
+    return content.getvalue()
+
+
+def _unpacked(content: bytes, missing: Mapping[str, Any]) -> Probe[Any]:
+    class Unpacker(pickle.Unpickler):  # from a process like this one
+        def persistent_load(self, name: str) -> Any:
+            return missing[name]
+
+    probe: Probe[Any] = Unpacker(io.BytesIO(content)).load()
+    return probe
+
+
+async def work() -> None:
+    """Until the daemon hangs up."""
+    reader, writer = await companion.ends()
+    assignment: Assignment = await receive(reader)
+    section = assignment.configuration.daemon
+    log.configure(section.log_level, section.log_format)
+    async with AwsOutside(assignment.configuration) as outside:
+        bench = Bench(assignment, outside)
+        served = {name: getattr(bench, name) for name in ("run", "close", "request", "put_away")}
+        bench.dialogue = Dialogue(reader, writer, served=served)
+        await bench.dialogue.listening
+
+
+if __name__ == "__main__":
+    import uvloop  # as in the daemon: the kernel counts what it sends for the process that sent it
+
+    companion.settled()
+    memory.keep_little()
+    with memory.without_certificates():
+        import penstock.probes.aws  # noqa: F401  # all that is done here needs it
+    uvloop.run(work())

@@ -8,7 +8,6 @@ judges the named tuners alone.
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -178,12 +177,9 @@ def _cold_seeds(form: Form, name: str) -> int:
 
 def perform(job: Job) -> Row:
     """Carry out one job."""
-    with warnings.catch_warnings():
-        # So says scikit-optimize where a setting is tried again.
-        warnings.filterwarnings("ignore", message="The objective has been evaluated")
-        return {"cold": _cold, "warm": _warm, "warm-cold": _warm, "drift": _drift, "steady": _steady}[
-            job.kind
-        ](job)
+    return {"cold": _cold, "warm": _warm, "warm-cold": _warm, "drift": _drift, "steady": _steady}[job.kind](
+        job
+    )
 
 
 def _cold(job: Job) -> Row:

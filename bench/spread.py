@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import secrets
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import TypeVar
@@ -19,12 +20,18 @@ def carried_out(perform: Callable[[JobT], DoneT], jobs: Sequence[JobT]) -> list[
     """What came of each job, in their order; one thread of linear algebra each, progress on standard error."""
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     found: list[DoneT] = []
-    with ProcessPoolExecutor(WORKERS, mp_context=multiprocessing.get_context("spawn")) as pool:
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(WORKERS, mp_context=context, initializer=_hush_scikit_optimize) as pool:
         for done in pool.map(perform, jobs):
             found.append(done)
             if len(found) % max(len(jobs) // 10, 1) == 0:
                 print(f"  {len(found)} of {len(jobs)} runs", file=sys.stderr, flush=True)
     return found
+
+
+def _hush_scikit_optimize() -> None:
+    """It warns where it would ask for a point again, and takes one by chance."""
+    warnings.filterwarnings("ignore", message="The objective has been evaluated")
 
 
 def fresh_seeds(*, long: bool) -> list[int]:

@@ -6,7 +6,6 @@ recommend. What it may know beforehand is a `SurfaceDescription`.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from math import ceil, exp, log, log2
 from typing import Any, Protocol, runtime_checkable
@@ -342,9 +341,7 @@ class SkoptGaussianProcess(_BestObserved):
 
     def ask(self, seed: int) -> BenchSetting:
         """Expected improvement on the negative logarithm."""
-        with warnings.catch_warnings():  # that it would ask for a point again, and takes one by chance
-            warnings.simplefilter("ignore", UserWarning)
-            point = self._optimizer(seed).ask()
+        point = self._optimizer(seed).ask()
         return self.limits.clip(
             2 ** float(point[0]), 2 ** float(point[-1]) if len(point) > 1 else self._fixed()
         )

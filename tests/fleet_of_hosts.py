@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 
 from penstock.daemon.assembly import App, Surroundings, assembled
 from penstock.daemon.config import AdviceSection, Configuration, DaemonSection, FleetSection, ProbesSection
-from penstock.daemon.host import HostIdentity, HostSample
+from penstock.daemon.host import HostSample
+from penstock.daemon.instance import HostIdentity
 from penstock.lab.link import LinkTruth
 from penstock.lab.s3 import S3Service
 from penstock.lab.virtual_time import VirtualClock, run_virtually

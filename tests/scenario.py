@@ -31,7 +31,8 @@ from penstock.daemon.assembly import App, Surroundings, assembled
 from penstock.daemon.config import AdviceSection, BudgetSection, Configuration, DaemonSection, ProbesSection
 from penstock.daemon.cycle.conductor import Cycle
 from penstock.daemon.cycle.thinker import Thinker
-from penstock.daemon.host import HostIdentity, HostSample
+from penstock.daemon.host import HostSample
+from penstock.daemon.instance import HostIdentity
 from penstock.daemon.memory.store import Store
 from penstock.daemon.spending import budget
 from penstock.daemon.yielding.host_watch import HostWatch

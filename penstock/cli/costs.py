@@ -24,7 +24,7 @@ def costs_of(configuration: Configuration) -> Sequence[Forecast]:
     """Of each operation that is probed. Asks the instance metadata where need be, for a second at the most."""
     if not any(configuration.enabled()):
         return ()
-    from penstock.daemon.host import identify
+    from penstock.daemon.instance import identify
     from penstock.daemon.spending.forecast import forecasts
     from penstock.daemon.spending.tariffs import Tariffs
 

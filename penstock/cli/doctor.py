@@ -53,8 +53,8 @@ def doctor(*, is_local: bool, main_file: Path | None, as_json: bool, socket_path
 
 
 async def _examined(loaded: LoadedConfiguration, socket_path: str, *, is_local: bool) -> Sequence[Finding]:
-    from penstock.daemon import host
     from penstock.daemon.doctor import CHECKS, Patient, clock_error_seconds, permissions, unit_properties
+    from penstock.daemon.instance import identify
     from penstock.daemon.outside.aws import AwsOutside
 
     status, silence = None, None
@@ -66,7 +66,7 @@ async def _examined(loaded: LoadedConfiguration, socket_path: str, *, is_local: 
         pass
     patient = Patient(
         loaded=loaded,
-        identity=await host.identify(loaded.configuration.host),
+        identity=await identify(loaded.configuration.host),
         socket_path=socket_path,
         status=status,
         silence=silence,

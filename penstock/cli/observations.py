@@ -81,7 +81,7 @@ def observations(
     except ImportError as trouble:
         raise TroubleError(f"nothing was written: {NOT_INSTALLED} ({trouble})") from trouble
     from penstock.daemon.fleet.exchange import word_for
-    from penstock.daemon.host import host_name, machine_seed
+    from penstock.daemon.instance import host_name, machine_seed
     from penstock.daemon.memory.database import StoreError
     from penstock.daemon.memory.store import Store
     from penstock.operations.table import setting_types

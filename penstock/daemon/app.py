@@ -18,7 +18,7 @@ from penstock.api.listener import ConnectionLimits, serving
 from penstock.api.routes import Api
 from penstock.api.wire import snapshot_document
 from penstock.clock import Clock, SystemClock
-from penstock.daemon import host
+from penstock.daemon import host, instance
 from penstock.daemon.advisory import Advisory, cycle_document
 from penstock.daemon.assembly import App, Surroundings, assembled
 from penstock.daemon.backlog_watch import watch_queue
@@ -30,7 +30,7 @@ from penstock.daemon.heard.audit import Audit
 from penstock.daemon.heard.client_hours import keep_client_hours
 from penstock.daemon.heard.hearing import Hearing
 from penstock.daemon.heard.refusal_watch import RefusalWatch
-from penstock.daemon.host import HostIdentity
+from penstock.daemon.instance import HostIdentity
 from penstock.daemon.memory.store import Store
 from penstock.daemon.outside.prober import Prober
 from penstock.daemon.systemd import Notifier, inherited_sockets
@@ -179,7 +179,7 @@ async def _live(
 async def _find_out(section: HostSection, known: HostIdentity, reload: _Reload) -> None:
     """Begin anew once it is known where this is: advice, prices and the fleet are of a region and a type of host."""
     if UNKNOWN in {known.region, known.instance_type}:
-        await host.found_out(section, known)
+        await instance.found_out(section, known)
         while reload.trouble() is not None:  # noqa: ASYNC110 - nobody tells when a disk has room
             await asyncio.sleep(_BEAT_SECONDS)
         reload.begin_anew()
@@ -292,9 +292,9 @@ def _log_reload(task: asyncio.Future[str]) -> None:
 async def _real_surroundings(
     configuration: Configuration, resources: contextlib.AsyncExitStack
 ) -> Surroundings:
-    identity = await host.identify(configuration.host)
+    identity = await instance.identify(configuration.host)
     log.info("region %s, instance type %s (%s)", identity.region, identity.instance_type, identity.sentence)
-    host_name = host.host_name()
+    host_name = instance.host_name()
     prober = await resources.enter_async_context(Prober(configuration, host_name, LOOP_TICK_SECONDS))
     return Surroundings(
         clock=SystemClock(),
@@ -304,7 +304,7 @@ async def _real_surroundings(
         identity=identity,
         host_name=host_name,
         sample_host=host.sample,
-        seed=configuration.daemon.seed or host.machine_seed(),
+        seed=configuration.daemon.seed or instance.machine_seed(),
     )
 
 

@@ -22,7 +22,7 @@ from penstock.daemon.cycle.thinker import Thinker
 from penstock.daemon.cycle.watch import Watch
 from penstock.daemon.fleet.exchange import Fleet, word_for
 from penstock.daemon.fleet.shared_limits import SharedLimits, wanted_by_leases
-from penstock.daemon.host import HostIdentity
+from penstock.daemon.instance import HostIdentity
 from penstock.daemon.memory.async_store import AsyncStore
 from penstock.daemon.memory.store import Store
 from penstock.daemon.outside.sweeper import Sweeper

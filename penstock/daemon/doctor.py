@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from penstock.client.targets.stores import STORES_BY_NAME
-from penstock.daemon import host
+from penstock.daemon import host, instance
 from penstock.daemon.config_files import LoadedConfiguration
-from penstock.daemon.host import HostIdentity
+from penstock.daemon.instance import HostIdentity
 from penstock.daemon.memory.database import holder
 from penstock.daemon.spending.tariffs import Tariffs, is_aws
 from penstock.models.prices import GB, NetworkPath
@@ -208,7 +208,7 @@ def _metadata(patient: Patient) -> Iterator[Finding]:
         return
     remedy = (
         "set host.region and host.instance_type, or unset AWS_EC2_METADATA_DISABLED on EC2"
-        if identity.sentence == host.METADATA_DISABLED
+        if identity.sentence == instance.METADATA_DISABLED
         else "set host.region and host.instance_type; in a container on EC2 the metadata need a hop limit of 2 "
         "(aws ec2 modify-instance-metadata-options --http-put-response-hop-limit 2)"
     )
@@ -335,7 +335,10 @@ async def permissions(patient: Patient, outside: Outside) -> AsyncIterator[Findi
     for row, section in patient.loaded.configuration.enabled():
         for region in patient.tariffs.regions(section):
             ward = Ward(
-                outside=outside, region=region, host_name=host.host_name(), subject=f"{row.name} in {region}"
+                outside=outside,
+                region=region,
+                host_name=instance.host_name(),
+                subject=f"{row.name} in {region}",
             )
             hopeless = {NO_CREDENTIALS, NO_ANSWER}  # all else would follow from it
             told = set[tuple[str, str]]()  # what to do, and why

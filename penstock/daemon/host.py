@@ -1,15 +1,9 @@
-"""Knows this machine: what EC2 calls it, how busy it is beside penstock, what its network moved and was denied."""
+"""Knows how busy this machine is beside penstock, and what its network moved and was denied."""
 
 from __future__ import annotations
 
-import asyncio
 import ctypes
 import fcntl
-import hashlib
-import ipaddress
-import json
-import os
-import platform
 import re
 import socket
 import struct
@@ -18,38 +12,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import aiohttp
-
-from penstock.daemon.config import AUTO, HostSection
-from penstock.vocabulary import UNKNOWN
-
-IMDS_SECONDS_MAX = 1.0
-IMDS_BYTES_MAX = 64 * 1024
-ASK_AGAIN_SECONDS, ASK_AGAIN_SECONDS_MAX = 5.0, 3600.0  # of metadata that told nothing; doubled each time
 STATISTIC_COUNT_MAX = 4096
 _SIOCETHTOOL = 0x8946
 _GET_DRIVER, _GET_STRINGS, _GET_STATISTICS = 0x03, 0x1B, 0x1D
 _STATISTIC_NAMES = 1  # which set of strings
 _STRING_LENGTH = 32
-_MACHINE_FILES = ("etc/machine-id", "sys/devices/virtual/dmi/id/board_asset_tag", "sys/hypervisor/uuid")
 
 Statistics = Callable[[str], Mapping[str, int]]
 """The driver's counters of one interface."""
-METADATA_DISABLED = (
-    "AWS_EC2_METADATA_DISABLED of the environment keeps the instance metadata from being asked"
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostIdentity:
-    """Where this is and what it is; `unknown` where nobody says."""
-
-    region: str
-    instance_type: str
-    sentence: str  # for the log: who said so, or why nobody did
-    is_instance: bool = False  # of EC2, as its metadata say
-    has_public_address: bool = False  # so that no NAT gateway is in its way
-    machine: str = ""  # `machine`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,61 +48,6 @@ class HostUsage:
     own_received_bytes: int
     own_transmitted_bytes: int
     allowance_exceeded: Mapping[str, int]  # only counters that moved: the host's own limit was met
-
-
-async def identify(section: HostSection, environment: Mapping[str, str] = os.environ) -> HostIdentity:
-    """Ask the configuration, the instance metadata, the environment, in this order; takes at most a second."""
-    configured = HostIdentity(
-        region=_stated(section.region),
-        instance_type=_stated(section.instance_type),
-        sentence="configured",
-        machine=machine(),
-    )
-    if UNKNOWN not in {configured.region, configured.instance_type}:
-        return configured
-    if environment.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
-        told, address, sentence = dict[str, str](), "", METADATA_DISABLED
-    else:
-        told, address, sentence = await _instance_identity(section.imds_endpoint_url)
-    region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or UNKNOWN
-    return HostIdentity(
-        region=_first_known(configured.region, told.get("region", UNKNOWN), region),
-        instance_type=_first_known(configured.instance_type, told.get("instanceType", UNKNOWN)),
-        sentence=sentence,
-        is_instance=bool(told),
-        has_public_address=bool(address),
-        machine=configured.machine,
-    )
-
-
-async def found_out(section: HostSection, known: HostIdentity) -> None:
-    """Until more is told than is known; without end where that never comes. A host starts before its metadata do."""
-    pause_seconds, found = ASK_AGAIN_SECONDS, known
-    while (found.region, found.instance_type) == (known.region, known.instance_type):
-        await asyncio.sleep(pause_seconds)
-        pause_seconds = min(2 * pause_seconds, ASK_AGAIN_SECONDS_MAX)
-        found = await identify(section)
-
-
-def host_name() -> str:
-    """What tells the queues of hosts apart that share an account, in characters that a queue's name may have: 24."""
-    name = re.sub(r"[^A-Za-z0-9-]", "-", platform.node())[:17] or "host"  # ip-172-31-100-200
-    return f"{name}-{machine()[:6]}"
-
-
-def machine(root: Path = Path("/")) -> str:
-    """A word that differs between machines and stays on each, 16 hexadecimal digits.
-
-    `machine-id` comes with the image of a disk; the instance's own ID does not: Nitro has it for the asset tag of the
-    board, Xen for the UUID of the domain, and every user may read them.
-    """
-    told = "/".join(text_of(root / file).strip() for file in _MACHINE_FILES).strip("/") or platform.node()
-    return hashlib.blake2b(told.encode(), digest_size=8, person=b"penstock").hexdigest()
-
-
-def machine_seed(root: Path = Path("/")) -> int:
-    """A seed for each machine: hosts of a fleet must not probe in step."""
-    return int(machine(root), 16) >> 1
 
 
 def sample(root: Path = Path("/"), statistics: Statistics | None = None) -> HostSample:
@@ -212,65 +127,6 @@ def _ethtool(channel: socket.socket, interface: str, request: bytes) -> bytes:
         channel, _SIOCETHTOOL, struct.pack("16sP16x", interface.encode()[:15], ctypes.addressof(data))
     )
     return data.raw
-
-
-async def _instance_identity(endpoint_url: str) -> tuple[dict[str, str], str, str]:
-    """The identity document by IMDSv2, the public address where there is one, and a sentence."""
-    limit = aiohttp.ClientTimeout(total=IMDS_SECONDS_MAX)
-    try:
-        async with (
-            asyncio.timeout(IMDS_SECONDS_MAX),
-            aiohttp.ClientSession(endpoint_url, timeout=limit) as session,
-        ):
-            lifetime = {"X-aws-ec2-metadata-token-ttl-seconds": "60"}
-            token = await _answer(session, "PUT", "/latest/api/token", lifetime)
-            path = "/latest/dynamic/instance-identity/document"
-            proof = {"X-aws-ec2-metadata-token": token}
-            identity = _identity(await _answer(session, "GET", path, proof))
-            address = await _public_address(session, proof)
-            return identity, address, "told by the instance metadata"
-    except (aiohttp.ClientError, TimeoutError, OSError, ValueError, RecursionError) as error:
-        reason = str(error) or "no answer within a second"
-        return (
-            {},
-            "",
-            f"no instance metadata ({reason}); outside EC2, set host.region and host.instance_type",
-        )
-
-
-async def _public_address(session: aiohttp.ClientSession, proof: Mapping[str, str]) -> str:
-    """Empty where there is none, or none is told: it is answered with 404."""
-    with suppress(ValueError):
-        address = ipaddress.IPv4Address(await _answer(session, "GET", "/latest/meta-data/public-ipv4", proof))
-        return str(address)
-    return ""
-
-
-async def _answer(session: aiohttp.ClientSession, method: str, path: str, headers: Mapping[str, str]) -> str:
-    async with session.request(method, path, headers=headers, allow_redirects=False) as response:
-        if response.status != 200:
-            raise ValueError(f"{method} {path} was answered with {response.status}")
-        body = bytearray()
-        async for chunk in response.content.iter_chunked(4096):
-            body += chunk
-            if len(body) > IMDS_BYTES_MAX:
-                raise ValueError(f"{method} {path} has an endless answer")
-        return body.decode("utf-8").strip()
-
-
-def _identity(text: str) -> dict[str, str]:
-    document = json.loads(text)
-    fields = document if isinstance(document, dict) else {}
-    names = {name: str(fields.get(name, "")) for name in ("region", "instanceType")}
-    return {name: value for name, value in names.items() if re.fullmatch(r"[a-z0-9][a-z0-9.-]{0,63}", value)}
-
-
-def _stated(value: str) -> str:
-    return UNKNOWN if value == AUTO else value
-
-
-def _first_known(*values: str) -> str:
-    return next((value for value in values if value != UNKNOWN), UNKNOWN)
 
 
 def _processor_ticks(stat: str) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
-from penstock.daemon import host
+from penstock.daemon import instance
 from penstock.daemon.config import HostSection
 from penstock.probes.aws import (
     Access,
@@ -111,7 +111,7 @@ class MetadataReader:
         bodies = (b"a-token", document, b"198.51.100.7")
         self._server.answers = [Answer(200, {}, body).written(mutator) for body in bodies]
         section = HostSection(imds_endpoint_url=self._server.url)
-        found = self._runner.run(asyncio.wait_for(host.identify(section, {}), SECONDS_MAX))
+        found = self._runner.run(asyncio.wait_for(instance.identify(section, {}), SECONDS_MAX))
         assert found.sentence
         for name in (found.region, found.instance_type):
             assert name == UNKNOWN or (name.isprintable() and len(name) < 100)

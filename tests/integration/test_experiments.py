@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from penstock.cli.main import cli
-from penstock.daemon.host import machine
+from penstock.daemon.instance import machine
 from penstock.lab.worlds import CROSS_REGION, REGIONAL, UNHINDERED
 from penstock.trial.stage import CREDENTIALS, lab_endpoint
 from tests.daemon_house import HERE, lab_endpoints

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from penstock.daemon import host
+from penstock.daemon import instance
 from penstock.daemon.config import HostSection
 
 DOCUMENT = {"region": "eu-central-1", "instanceType": "c6in.large", "accountId": "1"}
@@ -44,7 +44,7 @@ async def _metadata(token: Handler = _token, document: Handler = _document) -> A
 async def test_region_and_type_are_asked_for() -> None:
     """With a token, as IMDSv2 demands."""
     async with _metadata() as url:
-        identity = await host.identify(HostSection(imds_endpoint_url=url), {})
+        identity = await instance.identify(HostSection(imds_endpoint_url=url), {})
     assert (identity.region, identity.instance_type) == ("eu-central-1", "c6in.large")
     assert identity.sentence == "told by the instance metadata"
 
@@ -52,8 +52,10 @@ async def test_region_and_type_are_asked_for() -> None:
 async def test_the_configuration_comes_first() -> None:
     """What the operator states is not asked for; what he leaves open is."""
     async with _metadata() as url:
-        half = await host.identify(HostSection(imds_endpoint_url=url, region="us-east-1"), {})
-    whole = await host.identify(HostSection(imds_endpoint_url=url, region="us-east-1", instance_type="x"), {})
+        half = await instance.identify(HostSection(imds_endpoint_url=url, region="us-east-1"), {})
+    whole = await instance.identify(
+        HostSection(imds_endpoint_url=url, region="us-east-1", instance_type="x"), {}
+    )
     assert (half.region, half.instance_type) == ("us-east-1", "c6in.large")
     assert (whole.region, whole.instance_type, whole.sentence) == ("us-east-1", "x", "configured")
 
@@ -85,7 +87,7 @@ async def _deep(request: web.Request) -> web.Response:
 
 
 async def _endless(request: web.Request) -> web.Response:
-    return web.Response(body=b"x" * (host.IMDS_BYTES_MAX * 3))
+    return web.Response(body=b"x" * (instance.IMDS_BYTES_MAX * 3))
 
 
 @pytest.mark.parametrize("handler", [_refuse, _redirect, _nonsense, _strange, _list, _deep, _endless])
@@ -93,20 +95,20 @@ async def test_trouble_means_unknown(handler: Handler) -> None:
     """Whatever answers, the daemon starts; the environment may still know the region."""
     async with _metadata(document=handler) as url:
         section = HostSection(imds_endpoint_url=url)
-        assert (await host.identify(section, {})).region == "unknown"
-        identity = await host.identify(section, {"AWS_REGION": "eu-west-3"})
+        assert (await instance.identify(section, {})).region == "unknown"
+        identity = await instance.identify(section, {"AWS_REGION": "eu-west-3"})
     assert (identity.region, identity.instance_type) == ("eu-west-3", "unknown")
 
 
 async def test_nobody_answers() -> None:
     """A closed port is told at once, with what to set."""
-    identity = await host.identify(HostSection(imds_endpoint_url="http://127.0.0.1:1"), {})
+    identity = await instance.identify(HostSection(imds_endpoint_url="http://127.0.0.1:1"), {})
     assert "set host.region and host.instance_type" in identity.sentence
 
 
 async def test_an_answer_that_never_comes_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a container the hop limit swallows answers; the limit of time ends that."""
-    monkeypatch.setattr(host, "IMDS_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(instance, "IMDS_SECONDS_MAX", 0.05)
     gone = asyncio.Event()
 
     async def never(request: web.Request) -> web.Response:
@@ -117,7 +119,7 @@ async def test_an_answer_that_never_comes_is_not_waited_for(monkeypatch: pytest.
         raise AssertionError
 
     async with _metadata(token=never) as url:
-        identity = await host.identify(HostSection(imds_endpoint_url=url), {})
+        identity = await instance.identify(HostSection(imds_endpoint_url=url), {})
     assert identity.instance_type == "unknown"
     assert "no answer within a second" in identity.sentence
 
@@ -125,7 +127,7 @@ async def test_an_answer_that_never_comes_is_not_waited_for(monkeypatch: pytest.
 async def test_metadata_can_be_disabled() -> None:
     """The SDK's switch is honoured."""
     async with _metadata() as url:
-        identity = await host.identify(
+        identity = await instance.identify(
             HostSection(imds_endpoint_url=url), {"AWS_EC2_METADATA_DISABLED": "true"}
         )
     assert identity.region == "unknown"

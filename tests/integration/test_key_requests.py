@@ -14,7 +14,7 @@ from aiohttp import web
 from penstock.clock import SystemClock
 from penstock.daemon.assembly import Surroundings, assembled
 from penstock.daemon.config import Configuration, DaemonSection, ProbesSection
-from penstock.daemon.host import HostIdentity
+from penstock.daemon.instance import HostIdentity
 from penstock.experiments.experiment import Step
 from penstock.experiments.really import _Site
 from penstock.lab.http_s3 import s3_application

@@ -13,7 +13,8 @@ import pytest
 
 from penstock.daemon.assembly import App, Surroundings, assembled
 from penstock.daemon.config import AdviceSection, Configuration, DaemonSection, ProbesSection
-from penstock.daemon.host import HostIdentity, HostSample
+from penstock.daemon.host import HostSample
+from penstock.daemon.instance import HostIdentity
 from penstock.lab import worlds
 from penstock.lab.s3 import S3Service
 from penstock.lab.virtual_time import VirtualClock

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from penstock.daemon.config import AUTO, Configuration
-from penstock.daemon.host import HostIdentity
+from penstock.daemon.instance import HostIdentity
 from penstock.models.prices import NetworkPath, tariff
 from penstock.operations.operation import Operation, Service
 from penstock.operations.s3.upload import UPLOAD

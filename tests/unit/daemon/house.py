@@ -14,7 +14,7 @@ from penstock.daemon.board import Board
 from penstock.daemon.config import Configuration, ProbesSection
 from penstock.daemon.cycle.conductor import Conductor
 from penstock.daemon.cycle.watch import Watch
-from penstock.daemon.host import HostIdentity
+from penstock.daemon.instance import HostIdentity
 from penstock.daemon.memory.async_store import AsyncStore
 from penstock.daemon.memory.store import Store
 from penstock.daemon.outside.sweeper import Sweeper

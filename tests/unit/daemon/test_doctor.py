@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from penstock.daemon import doctor, host
+from penstock.daemon import doctor, host, instance
 from penstock.daemon.config_files import LoadedConfiguration, load
 from penstock.daemon.doctor import CHECKS, Patient
-from penstock.daemon.host import HostIdentity
+from penstock.daemon.instance import HostIdentity
 from penstock.daemon.memory.store import Store
 from penstock.operations.table import setting_types
 from penstock.probes.finding import Finding, Health
@@ -218,7 +218,7 @@ def test_what_is_wrong_is_told_with_what_to_do(
 async def test_metadata_that_are_kept_from_being_asked_need_no_hop_limit(tmp_path: Path) -> None:
     """The way to them is not what is wrong."""
     environment = {"AWS_EC2_METADATA_DISABLED": "true"}
-    identity = await host.identify(configured(tmp_path).configuration.host, environment)
+    identity = await instance.identify(configured(tmp_path).configuration.host, environment)
     (found,) = [finding for finding in findings(tmp_path, identity=identity) if finding.subject == "host"]
     assert "AWS_EC2_METADATA_DISABLED" in found.sentence
     assert "unset AWS_EC2_METADATA_DISABLED" in found.remedy

@@ -49,14 +49,6 @@ def test_a_child_may_end_while_it_is_looked_at(tmp_path: Path, monkeypatch: pyte
     host.sample(tmp_path, lambda _name: {})
 
 
-def test_a_host_of_any_name_can_have_its_queue(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the longest prefix, and the word of a queue that is made anew: SQS takes names of 80."""
-    monkeypatch.setattr("platform.node", lambda: "ip-172-31-100-200.eu-west-1.compute.internal")
-    name = host.host_name()
-    assert name.startswith("ip-172-31-100-200-")
-    assert len(f"{'p' * 40}-{name}-0123abcd.fifo") <= 80
-
-
 def test_busy_fraction_leaves_out_the_own_share(tmp_path: Path) -> None:
     """Of 100 ticks 60 were busy, 20 of them ours; waiting and stolen ticks are nobody's work."""
     before = host.sample(_fake_root(tmp_path, cpu="0 0 0 0 0 0 0 0"), lambda _: {})
@@ -124,15 +116,3 @@ def test_this_very_host() -> None:
     for interface in Path("/sys/class/net").iterdir():
         assert all(count >= 0 for count in host.driver_statistics(interface.name).values())
     assert host.driver_statistics("no-such-device") == {}
-
-
-def test_machine_seed_stays_and_differs(tmp_path: Path) -> None:
-    """Each machine has its own, always the same, whatever disk it was started from; one that tells none has a name."""
-    for name, identity, instance in (("a", "a", "1"), ("b", "b", "1"), ("copy of a", "a", "2")):
-        _write(tmp_path / name / "etc/machine-id", f"{identity * 32}\n")
-        _write(tmp_path / name / "sys/devices/virtual/dmi/id/board_asset_tag", f"i-{instance}\n")
-    names = ("a", "a", "b", "copy of a", "none")
-    seeds = [host.machine_seed(tmp_path / name) for name in names]
-    assert seeds[0] == seeds[1]
-    assert len(set(seeds)) == 4
-    assert all(0 <= seed < 2**63 for seed in seeds)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from penstock.daemon.assembly import Surroundings, assembled
 from penstock.daemon.config import Configuration, DaemonSection, ProbesSection
-from penstock.daemon.host import HostIdentity
+from penstock.daemon.instance import HostIdentity
 from penstock.lab.virtual_time import VirtualClock
 from penstock.operations.sections.objects import ObjectSection
 from penstock.probes.leftovers import run_name

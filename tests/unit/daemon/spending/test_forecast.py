@@ -13,7 +13,7 @@ import pytest
 from penstock.cli.costs import costs_of
 from penstock.daemon import app, assembly
 from penstock.daemon.config import BudgetSection, Configuration, DaemonSection, HostSection, ProbesSection
-from penstock.daemon.host import HostIdentity
+from penstock.daemon.instance import HostIdentity
 from penstock.daemon.spending.budget import daily_limit
 from penstock.daemon.spending.forecast import Forecast, scarcity, together
 from penstock.daemon.spending.rationing import EVENLY

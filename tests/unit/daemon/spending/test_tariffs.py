@@ -12,7 +12,7 @@ from penstock.daemon.config import (
     ProbesSection,
     WatchedQueueSection,
 )
-from penstock.daemon.host import HostIdentity
+from penstock.daemon.instance import HostIdentity
 from penstock.daemon.spending.tariffs import Tariffs, way
 from penstock.models.prices import NetworkPath
 from penstock.operations.s3.download import DOWNLOAD

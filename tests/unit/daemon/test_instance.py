@@ -1,0 +1,31 @@
+"""What tells a machine apart from every other one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.daemon import instance
+
+
+def test_a_host_of_any_name_can_have_its_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the longest prefix, and the word of a queue that is made anew: SQS takes names of 80."""
+    monkeypatch.setattr("platform.node", lambda: "ip-172-31-100-200.eu-west-1.compute.internal")
+    name = instance.host_name()
+    assert name.startswith("ip-172-31-100-200-")
+    assert len(f"{'p' * 40}-{name}-0123abcd.fifo") <= 80
+
+
+def test_machine_seed_stays_and_differs(tmp_path: Path) -> None:
+    """Each machine has its own, always the same, whatever disk it was started from; one that tells none has a name."""
+    for name, disk, board in (("a", "a", "1"), ("b", "b", "1"), ("copy of a", "a", "2")):
+        told = {"etc/machine-id": disk * 32, "sys/devices/virtual/dmi/id/board_asset_tag": f"i-{board}"}
+        for file, text in told.items():
+            (tmp_path / name / file).parent.mkdir(parents=True)
+            (tmp_path / name / file).write_text(f"{text}\n")
+    names = ("a", "a", "b", "copy of a", "none")
+    seeds = [instance.machine_seed(tmp_path / name) for name in names]
+    assert seeds[0] == seeds[1]
+    assert len(set(seeds)) == 4
+    assert all(0 <= seed < 2**63 for seed in seeds)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import configparser
 import io
+import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -75,7 +77,7 @@ def aws_configuration(
 
     Raises OSError, UnicodeError, configparser.Error.
     """
-    own = Path(environment.get("AWS_CONFIG_FILE") or "~/.aws/config").expanduser()
+    own = Path(os.path.expandvars(environment.get("AWS_CONFIG_FILE") or "~/.aws/config")).expanduser()
     text = own.read_text(encoding="utf-8") if own.exists() else ""
     return with_aws_settings(text, aws_profile(command, environment), settings)
 
@@ -87,8 +89,11 @@ def with_aws_settings(text: str, profile: str, settings: Mapping[str, str]) -> s
     """
     found = configparser.RawConfigParser(default_section="no section has defaults for the others")
     found.read_string(text)
-    section = "default" if profile == "default" else f"profile {profile}"
-    if not found.has_section(section):
+    own = [section for section in found.sections() if _profile_of(section) == profile]
+    section = "default" if profile == "default" else f"profile {shlex.quote(profile)}"
+    if own:
+        section = own[-1]  # of two, botocore takes the last
+    else:
         found.add_section(section)
     nested = dict(_nested(found.get(section, "s3", fallback="")))
     lines = [f"{name} = {value}" for name, value in {**nested, **settings}.items()]
@@ -96,6 +101,15 @@ def with_aws_settings(text: str, profile: str, settings: Mapping[str, str]) -> s
     written = io.StringIO()
     found.write(written)
     return written.getvalue()
+
+
+def _profile_of(section: str) -> str | None:
+    """Whose section it is, as botocore reads its name, in which that of a profile may be quoted; None: no profile's."""
+    try:
+        words = ["profile", section] if section == "default" else shlex.split(section)
+    except ValueError:
+        return None
+    return words[1] if len(words) == 2 and words[0].startswith("profile") else None
 
 
 def aws_profile(command: Sequence[str], environment: Mapping[str, str]) -> str:

@@ -180,6 +180,33 @@ def test_an_aws_configuration_keeps_everything_else() -> None:
 
 
 @pytest.mark.parametrize(
+    ("sections", "profile"),
+    [
+        (('profile "at home"',), "at home"),
+        (("profile 'at home'",), "at home"),
+        (("profile  work",), "work"),
+        (("profile default",), "default"),
+        (("default", "profile default"), "default"),
+        (("profile other", 'profile "unended'), "at home"),
+        ((), "at home"),
+    ],
+)
+def test_the_aws_cli_finds_the_advice_in_the_profile_in_force(
+    sections: tuple[str, ...], profile: str, tmp_path: Path
+) -> None:
+    """With what else stands there, also where its name is quoted: a section beside it was no profile, or hid it."""
+    from botocore.configloader import load_config
+
+    file = tmp_path / "config"
+    own = "".join(f"[{section}]\nregion = eu-west-{number}\n" for number, section in enumerate(sections))
+    file.write_text(own)
+    before = load_config(str(file))["profiles"]
+    file.write_text(with_aws_settings(own, profile, {"max_concurrent_requests": "7"}))
+    told = {**before.get(profile, {}), "s3": {"max_concurrent_requests": "7"}}
+    assert load_config(str(file))["profiles"] == {**before, profile: told}
+
+
+@pytest.mark.parametrize(
     ("command", "environment", "profile"),
     [
         ("aws s3 cp a s3://b --profile one", {"AWS_PROFILE": "two"}, "one"),
@@ -201,6 +228,6 @@ def test_a_variable_that_names_no_file_leads_to_the_usual_one(
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / ".aws").mkdir()
     (tmp_path / ".aws/config").write_text(OWN)
-    for environment in ({}, {"AWS_CONFIG_FILE": ""}):
+    for environment in ({}, {"AWS_CONFIG_FILE": ""}, {"AWS_CONFIG_FILE": "$HOME/.aws/config"}):
         found = aws_configuration(("aws", "s3"), environment, {"max_concurrent_requests": "7"})
         assert found == with_aws_settings(OWN, "default", {"max_concurrent_requests": "7"})

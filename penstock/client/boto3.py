@@ -35,10 +35,8 @@ def transfer_config(
     `object_count` when several run at a time, and they share what is advised for all of them; or let
     `penstock.client.boto3_transfers.upload_files` do it.
     """
-    from boto3.s3.transfer import TransferConfig
-
     advice = advice or advise(S3_UPLOAD, object_size_bytes, **demand)
-    return TransferConfig(**transfer_arguments(advice, object_size_bytes))
+    return config_of(**transfer_arguments(advice, object_size_bytes))
 
 
 def download_config(
@@ -49,10 +47,8 @@ def download_config(
     Also into what cannot seek (a pipe, `/dev/null`, a socket), for which the transfer manager otherwise holds ten
     ranges at a time, however many threads it has; its constructor has no word for it.
     """
-    from boto3.s3.transfer import TransferConfig
-
     advice = advice or advise(S3_DOWNLOAD, object_size_bytes, **demand)
-    config = TransferConfig(**transfer_arguments(advice, object_size_bytes))
+    config = config_of(**transfer_arguments(advice, object_size_bytes))
     config.max_in_memory_download_chunks = max(config.max_concurrency, config.max_in_memory_download_chunks)
     return config
 
@@ -82,6 +78,15 @@ def transfer_arguments(advice: Advice, object_size_bytes: int | str | None = Non
     """The advice in the words of `TransferConfig`; for an object of another size nearby when one is stated."""
     target = "boto3-download" if advice.operation == S3_DOWNLOAD else "boto3"
     return arguments_of(target, "TransferConfig", advice, object_size_bytes)
+
+
+def config_of(*, preferred_transfer_client: str = "auto", **arguments: Any) -> TransferConfig:
+    """A `TransferConfig` of these arguments, also of a boto3 that knows of no other manager than the classic one."""
+    from boto3.s3.transfer import TransferConfig
+
+    config = TransferConfig(**arguments)
+    config.preferred_transfer_client = preferred_transfer_client  # an older one has no argument for it
+    return config
 
 
 def connection_pool_count(advice: Advice) -> int:

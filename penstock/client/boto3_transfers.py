@@ -18,7 +18,7 @@ import os
 from contextlib import contextmanager
 
 from penstock.client.advice import Advice
-from penstock.client.boto3 import download_config, transfer_config
+from penstock.client.boto3 import config_of, download_config, transfer_config
 from penstock.client.boto3_manager import Transfers
 from penstock.client.complaint import complain
 from penstock.client.errand import LOOKING_COUNT, Errand
@@ -276,8 +276,6 @@ def _client_for(errand: Errand, batches: Sequence[Batch] = ()) -> Iterator[Any]:
 
 
 def _batch_config(s3_client: Any, batch: Batch, operation: str) -> TransferConfig:
-    from boto3.s3.transfer import TransferConfig
-
     pool = pool_count_of(s3_client)
     if 2 * pool <= batch.thread_count:
         complain(
@@ -287,7 +285,7 @@ def _batch_config(s3_client: Any, batch: Batch, operation: str) -> TransferConfi
             pool,
             "download_client_config" if operation == S3_DOWNLOAD else "client_config",
         )
-    return TransferConfig(
+    return config_of(
         max_concurrency=min(batch.thread_count, pool),
         multipart_chunksize=batch.part_size_bytes,
         multipart_threshold=batch.multipart_threshold_bytes,

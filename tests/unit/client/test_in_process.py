@@ -7,6 +7,7 @@ from functools import partial
 from unittest.mock import Mock
 
 import pytest
+from boto3.s3 import transfer as boto3_transfer
 from s3transfer.manager import TransferManager
 
 from penstock.client import aiobotocore, awscrt, boto3, s3fs, sdk_client
@@ -27,6 +28,25 @@ def test_boto3_gets_a_transfer_config_on_the_classic_manager() -> None:
     assert (config.max_concurrency, config.multipart_chunksize) == (24, 16 * MiB)
     assert config.preferred_transfer_client == "classic"
     assert boto3.client_config(GiB, advice=an_advice()).max_pool_connections == 25
+
+
+def test_a_boto3_without_a_second_manager_is_advised_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its class has no argument for which manager is wanted, and raised TypeError in the application."""
+    newer = boto3_transfer.TransferConfig
+
+    def older(  # as of boto3 1.28
+        multipart_threshold: int = 0,
+        max_concurrency: int = 0,
+        multipart_chunksize: int = 0,
+        io_chunksize: int = 0,
+    ) -> boto3_transfer.TransferConfig:
+        return newer(
+            multipart_threshold, max_concurrency, multipart_chunksize, io_chunksize=io_chunksize or None
+        )
+
+    monkeypatch.setattr(boto3_transfer, "TransferConfig", older)
+    assert boto3.transfer_config(GiB, advice=an_advice()).max_concurrency == 24
+    assert boto3.download_config(GiB, advice=answers.a_download_advice(GiB, 12, MiB)).max_concurrency == 12
 
 
 @pytest.mark.parametrize(

@@ -95,9 +95,7 @@ class QueueConsumer:
         self._is_stopped = False
         # Unlike an Event it may be touched by a signal handler.
         self._stops: SimpleQueue[None] = SimpleQueue()
-        # As it was stated, until it was said that it takes more; what the SDK does by itself knows of none.
-        stated = self.advice.document.get("demand") or {"work_seconds": float("inf")}
-        self._work_seconds = float(stated.get("work_seconds") or 0.0)
+        self._is_work_told = False
         self._complained: set[str] = set()  # of requests, since the last answer to each
         # Of requests: those that are throttled are answered in between.
         self._quiet_until: dict[str, float] = {}
@@ -130,9 +128,12 @@ class QueueConsumer:
 
     def _follow(self) -> None:
         """Work as is advised now, unless the advice was given. What the SDK does by itself is nothing to go back to."""
-        if self._question is not None:
-            advice = advise_in(self._place, SQS_DELIVERY, *self._question)
-            if advice.basis != "default" and dict(advice.setting) != dict(self.advice.setting):
+        if self._question is None:
+            return
+        advice, before = advise_in(self._place, SQS_DELIVERY, *self._question), self.advice
+        if advice.basis != "default":
+            self.advice = advice
+            if dict(advice.setting) != dict(before.setting):
                 self._take(advice)
                 self._start()
 
@@ -371,10 +372,17 @@ class QueueConsumer:
             self._reporter.report(SQS_DELIVERY, **self._place, **figures.report(setting))
 
     def _say_what_work_takes(self, figures: Figures) -> None:
-        """Once: where work that was not stated keeps all threads busy, more of them would be advised for it."""
+        """Once: where work that was not stated keeps all threads busy, more of them would be advised for it.
+
+        What the SDK does by itself was asked for nothing: whoever has no advice is told nothing.
+        """
+        stated = self.advice.document.get("demand")
+        if self._is_work_told or stated is None:
+            return
         work_seconds = figures.work_seconds / max(1, figures.worked_count)
         busy_seconds = _BUSY_FRACTION * self._receiver_count * figures.duration_seconds
-        if figures.work_seconds > busy_seconds and work_seconds > _WORK_RATIO_MIN * self._work_seconds:
+        least_seconds = _WORK_RATIO_MIN * float(stated.get("work_seconds") or 0.0)
+        if figures.work_seconds > busy_seconds and work_seconds > least_seconds:
             complain(
                 "%s threads are busy handling the messages of %s, each for %.3g s: with work_seconds=%.3g as many are "
                 "advised as that takes",
@@ -383,7 +391,7 @@ class QueueConsumer:
                 work_seconds,
                 work_seconds,
             )
-            self._work_seconds = float("inf")
+            self._is_work_told = True
 
 
 def place_of_queue(sqs_client: Any, queue_url: str, demand: Mapping[str, object]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from penstock.api import wire
 from penstock.client import boto3_queue, queue_messages, sdk_client
 from penstock.client.advice import Advice, default_advice
 from penstock.client.boto3_queue import QueueConsumer
-from tests.advice import a_queue_advice
+from tests.advice import a_queue_advice, an_advice
 from tests.factories import NOON
 
 URL = "http://queue"
@@ -446,6 +446,41 @@ def test_work_that_was_not_stated_and_keeps_all_threads_busy_is_said_once(
     consumer.stop()
     worker.join(20.0)
     assert sum("with work_seconds=" in record.getMessage() for record in caplog.records) == line_count
+
+
+def test_work_that_was_not_stated_is_said_once_there_is_advice_for_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A consumer that began before its daemon; also where the advice is what the SDK does by itself."""
+    monkeypatch.setattr(boto3_queue, "_BUSY_FRACTION", 0.01)
+    none = default_advice("sqs_delivery", 1024, "no daemon")
+    some = an_advice(
+        operation="sqs_delivery",
+        payload_size_bytes=1024,
+        setting=dict(none.setting),
+        demand={"work_seconds": 0.0},
+    )
+    said = [none]
+    monkeypatch.setattr(sdk_client, "advise", lambda *_, **__: said[-1])
+    told: Any = FakeReporter()
+    consumer = QueueConsumer(
+        FakeQueue(500),
+        URL,
+        lambda _message: time.sleep(0.02),
+        reporter=told,
+        long_poll_seconds=1,
+        report_seconds=0.05,
+    )
+    worker = threading.Thread(target=consumer.run)
+    worker.start()
+    try:
+        assert settled(lambda: len(told.reports) >= 3)
+        assert "with work_seconds=" not in caplog.text
+        said.append(some)
+        assert settled(lambda: "with work_seconds=" in caplog.text)
+    finally:
+        consumer.stop()
+        worker.join(20.0)
 
 
 def test_a_queue_that_may_not_be_received_from_is_said_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -384,6 +384,7 @@ def _read_alone(
 
 def _observations(store: Store, place: Place, since: datetime | None, fits: Sequence[Fit]) -> _Read:
     """The newest that was measured and was reported, oldest first; and all that was measured, counted as it is read."""
+    from penstock.daemon.beside import together
     from penstock.report.study import Expectations
     from penstock.report.tally import tally_of
 
@@ -392,6 +393,7 @@ def _observations(store: Store, place: Place, since: datetime | None, fits: Sequ
     )
     if place.operation not in OPERATIONS:
         return reported, None
+    reported = together(reported)
     model = OPERATIONS[place.operation].model
     expectations = Expectations(model, next((fit for fit in fits if fit.place == place), None))
     newest: deque[Observation[Any]] = deque(maxlen=OBSERVATION_COUNT_MAX)

@@ -63,16 +63,20 @@ class LearnsFromTheNewest(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hearing:
-    """Which reports are believed, which of them are learned from, and how many are not believed.
+    """Which reports were looked at, which of these are believed, and which are learned from.
 
-    Both without what is not learned from. `probes` are the own measurements to learn from beside the reports: all of
+    All without what is not learned from. `probes` are the own measurements to learn from beside the reports: all of
     them, or the newest that a fit has room for; none where there are none, and none where reports overrule them.
     """
 
+    heard: tuple[Observation[Any], ...]
     believed: tuple[Observation[Any], ...]
     learned_from: tuple[Observation[Any], ...]
     probes: tuple[Observation[Any], ...]
-    disbelieved_count: int
+
+    @property
+    def disbelieved_count(self) -> int:
+        return len(self.heard) - len(self.believed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,25 +104,24 @@ def hear(
     reports: Sequence[Observation[Any]],
 ) -> Hearing:
     """The reports that may be learned from beside these probes; `fit` is that of the probes alone."""
-    heard = [
-        _essence(model, report) for report in _thinned(reports, HEARD_COUNT_MAX, HEARD_COUNT_MAX_PER_USER)
-    ]
+    chosen = _thinned(reports, HEARD_COUNT_MAX, HEARD_COUNT_MAX_PER_USER)
+    heard = tuple(_essence(model, report) for report in chosen)
     if not probes:
         plausible = _agreed(model, fit, heard)
         return Hearing(
+            heard=heard,
             believed=tuple(plausible),
             learned_from=_thinned(plausible, UNPROBED_COUNT_MAX, None),
             probes=(),
-            disbelieved_count=len(heard) - len(plausible),
         )
     agreed = _agreed(model, fit, _without_unknown_trouble(probes, heard))
     overruling = _overruling(probes, heard, agreed)
     if overruling:
         return Hearing(
+            heard=heard,
             believed=overruling,
             learned_from=_thinned(overruling, UNPROBED_COUNT_MAX, None),
             probes=(),
-            disbelieved_count=len(heard) - len(overruling),
         )
     room = model.observation_count_max if isinstance(model, LearnsFromTheNewest) else math.inf
     user_max = max(USER_COUNT_MIN, _beside(len(probes), USER_SHARE_MAX, room))
@@ -126,10 +129,10 @@ def hear(
     learned_from = _thinned(agreed, total_max, user_max)
     excess = max(0, len(probes) + len(learned_from) - room)
     return Hearing(
+        heard=heard,
         believed=tuple(agreed),
         learned_from=learned_from,
         probes=tuple(sorted(probes, key=lambda o: o.started_at)[int(excess) :]),
-        disbelieved_count=len(heard) - len(agreed),
     )
 
 
@@ -182,11 +185,11 @@ def _beside(count: int, share: float, room: float) -> int:
 
 
 def _essence(model: PerformanceModel[Any], report: Observation[Any]) -> Observation[Any]:
-    """Only what is learned from, at the setting that was in use, under a name that no other user can take."""
+    """Only what is learned from, at the setting that was in use."""
     kept = model.reported_measures
     essence = replace(
         report,
-        client=f"{report.client} of user {report.reporter_uid}",
+        client=reporter(report),
         measures={name: value for name, value in report.measures.items() if name in kept},
         client_cpu_fraction=0.0,  # of an application, its own work included
         latency_seconds_mean=0.0,
@@ -194,6 +197,11 @@ def _essence(model: PerformanceModel[Any], report: Observation[Any]) -> Observat
         latency_seconds_p99=0.0,
     )
     return replace(essence, setting=model.in_use(essence))
+
+
+def reporter(report: Observation[Any]) -> str:
+    """``boto3 of user 1000``: whose report it is, by a name that no other user can take."""
+    return f"{report.client} of user {report.reporter_uid}"
 
 
 def _without_unknown_trouble(

@@ -193,14 +193,14 @@ class PlaceFindings:
     payload_noun: str
     payload_note: str
     value_metric: str
-    observation_count: int  # measured and reported
+    observation_count: int  # measured, or reported and believed
     measured_count: int  # by probes
     newest_observation_at: datetime | None
     fit: Fit | None
     advice: tuple[Advice, ...]
     curves: tuple[Curve, ...]
     surface: Surface | None  # of the size that is measured most
-    measured: tuple[Measured, ...]  # the newest
+    measured: tuple[Measured, ...]  # the newest by probes, and the newest reports that are believed
     records: tuple[SettingRecord, ...]
     histories: tuple[History, ...]
     fitted_coverage: Coverage

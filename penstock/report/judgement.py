@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from penstock.models.model import Fit, PerformanceModel, handed_on
-from penstock.optimizer.reports import hear, own, reported
+from penstock.optimizer.reports import hear, reporter
 from penstock.vocabulary import Basis, Estimate, Observation, Reason, Recommendation
 
 REASONS = {
@@ -38,6 +38,7 @@ class Hearsay:
 
     client: str
     reported_count: int
+    heard_count: int  # that were looked at: the newest, of each size and setting
     believed_count: int
     learned_count: int  # reports beside measurements have only so much weight
     newest_at: datetime
@@ -84,27 +85,35 @@ def mean_regret(course: Sequence[Regret], until: datetime) -> float:
 
 
 def hearsay(
-    model: PerformanceModel[Any], fit: Fit, observations: Sequence[Observation[Any]]
-) -> tuple[Hearsay, ...]:
-    """As the daemon hears it at a fit, by client and user; who reported most comes first."""
-    said = reported(observations)
-    if not said:
-        return ()
-    heard = hear(model, handed_on(fit), own(observations), said)
-    believed = Counter(one.client for one in heard.believed)
-    learned = Counter(one.client for one in heard.learned_from)
-    names = Counter(f"{one.client} of user {one.reporter_uid}" for one in said)
-    newest = {f"{one.client} of user {one.reporter_uid}": one.started_at for one in said}
-    return tuple(
+    model: PerformanceModel[Any],
+    fit: Fit,
+    probes: Sequence[Observation[Any]],
+    reports: Sequence[Observation[Any]],
+) -> tuple[tuple[Hearsay, ...], tuple[Observation[Any], ...]]:
+    """As the daemon hears them at a fit, oldest first: by client and user, who reported most first; what is believed.
+
+    What is believed is at the setting that was in use, with nothing that is not learned from.
+    """
+    if not reports:
+        return (), ()
+    hearing = hear(model, fit.unreported or handed_on(fit), probes, reports)
+    heard, believed, learned = (
+        Counter(one.client for one in some)
+        for some in (hearing.heard, hearing.believed, hearing.learned_from)
+    )
+    newest = {reporter(one): one.started_at for one in reports}
+    told = tuple(
         Hearsay(
             client=name,
             reported_count=count,
+            heard_count=heard[name],
             believed_count=believed[name],
             learned_count=learned[name],
             newest_at=newest[name],
         )
-        for name, count in names.most_common()
+        for name, count in Counter(map(reporter, reports)).most_common()
     )
+    return told, hearing.believed
 
 
 def sharpness(pairs: Sequence[tuple[float, Estimate]]) -> Sharpness | None:

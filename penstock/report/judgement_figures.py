@@ -102,11 +102,11 @@ def hearsay_table(place: PlaceFindings) -> Table | None:
     if not place.hearsay:
         return None
     return Table(
-        ("who", "reported", "believed", "learned from", "last"),
+        ("who", "reported", "looked at", "believed", "learned from", "last"),
         tuple(
             (
                 h.client,
-                *map(number, (h.reported_count, h.believed_count, h.learned_count)),
+                *map(number, (h.reported_count, h.heard_count, h.believed_count, h.learned_count)),
                 date_words(h.newest_at),
             )
             for h in place.hearsay

@@ -10,9 +10,16 @@ from penstock.report.figure import Figure, Table
 from penstock.report.figures import spend_figures
 from penstock.report.findings import PlaceFindings, Remark, Report
 from penstock.report.first_screen import CARD_COUNT_MAX, first_screens
+from penstock.report.judgement_figures import hearsay_table
 from penstock.report.material import Copy
-from penstock.report.summary import advice_rows, comparison_table, inconclusive_rows, parameter_rows
-from penstock.report.wording import date_words, place_words, seen_words
+from penstock.report.summary import (
+    advice_rows,
+    comparison_table,
+    inconclusive_rows,
+    parameter_rows,
+    seen_words,
+)
+from penstock.report.wording import date_words, place_words
 from penstock.units import counted
 
 _SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_{}[]<>#|~!&$"})
@@ -128,9 +135,8 @@ def _verdicts(report: Report) -> Iterator[str]:
 
 def _place(place: PlaceFindings, report: Report) -> Iterator[str]:
     yield from ("", f"## The evidence: {escape(place_words(place.place))}", "")
-    seen = seen_words(place.observation_count, place.measured_count)
     lost = counted(len(place.inconclusives), "probe")
-    yield f"{seen}, {lost} without a result."
+    yield f"{seen_words(place)}, {lost} without a result."
     yield from _remarks(place.remarks)
     advice = advice_rows(place, report.generated_at)
     if advice:
@@ -146,6 +152,8 @@ def _place(place: PlaceFindings, report: Report) -> Iterator[str]:
         table = Table((place.payload_noun, "demand", *names, *said), rows)
         yield from _titled("### The advice that stands", table)
         yield from ("", escape(place.payload_note)) if place.payload_note else ()
+    if (hearsay := hearsay_table(place)) is not None:
+        yield from _titled("### Whose reports were believed", hearsay)
     if place.fit is not None:
         table = Table(("parameter", "typical", "interval"), tuple(parameter_rows(place)))
         yield from _titled("### The physics", table)

@@ -17,7 +17,13 @@ from penstock.report.first_screen import CARD_COUNT_MAX, first_screens
 from penstock.report.judgement_figures import hearsay_table
 from penstock.report.remarks import cost_words
 from penstock.report.retries import retries_sentence
-from penstock.report.summary import advice_rows, comparison_table, inconclusive_rows, parameter_rows
+from penstock.report.summary import (
+    advice_rows,
+    comparison_table,
+    inconclusive_rows,
+    parameter_rows,
+    seen_words,
+)
 from penstock.units import counted, format_bytes, label, number
 from penstock.vocabulary import knobs
 
@@ -36,7 +42,6 @@ def render_html(report: Report, experiments: str = "") -> Iterator[str]:
         number=number,
         percent=wording.percent,
         place_words=wording.place_words,
-        seen=wording.seen_words,
         tied=wording.tied,
     )
     stream = environment.get_template("report.html").stream(
@@ -88,6 +93,7 @@ def _place(place: PlaceFindings, report: Report) -> dict[str, Any]:
         # What commands may name and no figure draws, such as a knob that changes little, leads to the first figure.
         "undrawn": sorted(f"{anchor}.{name}" for name in {*told, anchors.PREDICTED} - set(first)),
         "findings": place,
+        "seen": seen_words(place),
         "advice": advice_rows(place, report.generated_at),
         "figures": drawn,
         "hearsay": hearsay_table(place),

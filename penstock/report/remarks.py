@@ -19,6 +19,7 @@ INCONCLUSIVE_FRACTION = 0.2
 COVERAGE_FRACTION = 0.8  # of measurements within a 90 % interval; fewer means that it is too narrow
 JUDGED_COUNT_MIN = 10
 BUDGET_FRACTION = 0.9
+_CLIENT_COUNT_MAX = 3  # that are named
 HELPS_FROM = 0.1  # of the value: twice the connections that bring less are no help
 
 _TROUBLES = (  # by the count of each measurement
@@ -46,6 +47,7 @@ def _about_place(place: PlaceFindings, report: Report) -> Iterator[Remark]:
     yield from _about_fit(place)
     yield from _about_trouble(place)
     yield from _about_inconclusive(place)
+    yield from _about_reports(place)
 
 
 def _about_age(place: PlaceFindings, report: Report) -> Iterator[Remark]:
@@ -180,6 +182,18 @@ def _about_inconclusive(place: PlaceFindings) -> Iterator[Remark]:
             reason=f"{missed} of {counted(total, 'probe')} ({percent(missed / total)}, a warning from "
             f"{percent(INCONCLUSIVE_FRACTION)}); {likeliest_failure(place)}",
             is_warning=missed / total > INCONCLUSIVE_FRACTION,
+        )
+
+
+def _about_reports(place: PlaceFindings) -> Iterator[Remark]:
+    unheard = [each for each in place.hearsay if each.heard_count and not each.believed_count]
+    if unheard:
+        known = "what was measured here" if place.measured_count else "tables and neighbouring places"
+        yield Remark(
+            code="reports-not-believed",
+            title=f"What {counted(len(unheard), 'client')} reported is not believed",
+            reason=f"{', '.join(each.client for each in unheard[:_CLIENT_COUNT_MAX])}: too few of the reports agree "
+            f"with {known}, so neither the advice nor any figure rests on them.",
         )
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from penstock.models.model import Fit, HasForesight, PerformanceModel, speaks_of_setting
 from penstock.models.study import HasStudies, Study
 from penstock.optimizer.recommendation import recommend
+from penstock.optimizer.reports import own, reported
 from penstock.report.changes import change_findings
 from penstock.report.clients import clients
 from penstock.report.density import over_knob, over_time
@@ -169,9 +170,10 @@ class _Studied:
         self._model: PerformanceModel[Any] = material.models[place.operation]
         fit = next((f for f in material.fits if f.place == place), None)
         self._expectations = Expectations(self._model, fit)
-        self._observations = material.observations.get(place, ())
-        self._own = [o for o in self._observations if o.origin is Origin.PROBE]
-        self._reported = [o for o in self._observations if o.origin is Origin.APPLICATION]
+        observations = material.observations.get(place, ())
+        self._own = own(observations)
+        self._hearsay, self._believed = self._heard(reported(observations))
+        self._observations = _in_time([*self._own, *self._believed])
         self._tally = material.tallies.get(place) or tally_of(
             self._own, self._model.measured_value, self._expectations.means
         )
@@ -184,14 +186,14 @@ class _Studied:
         """All but what is to be said first."""
         material, place, tally, measured = self._material, self._place, self._tally, self._measured
         newest_fit, curves = self._expectations.fit, self._curves()
-        own = [m for m in measured if m.origin == Origin.PROBE.value] or measured  # which nobody can forge
+        probed = [m for m in measured if m.origin == Origin.PROBE.value] or measured  # which nobody can forge
         is_readable = self._expectations.is_readable
         return PlaceFindings(
             place=place,
             payload_noun=material.words[place.operation].payload,
             payload_note=material.words[place.operation].payload_note,
             value_metric=self._model.value_metric,
-            observation_count=tally.measured_count + len(self._reported),
+            observation_count=tally.measured_count + len(self._believed),
             measured_count=tally.measured_count,
             newest_observation_at=self._observations[-1].started_at if self._observations else None,
             fit=self._fit,
@@ -201,7 +203,7 @@ class _Studied:
             measured=measured,
             records=self._records,
             histories=self._histories,
-            fitted_coverage=_coverage((m.value, m.fitted) for m in own if is_since_change(m, newest_fit)),
+            fitted_coverage=_coverage((m.value, m.fitted) for m in probed if is_since_change(m, newest_fit)),
             promised_coverage=_coverage((m.value, m.promised) for m in measured),
             inconclusives=tuple(i for i in material.inconclusives if i.context.place == place),
             episodes=episodes(self._beats),
@@ -209,7 +211,7 @@ class _Studied:
             spreads=spreads(tally),
             studies=self._studies() if is_readable else (),
             regrets=self._regrets(),
-            hearsay=self._hearsay(),
+            hearsay=self._hearsay,
             retries=retries(self._beats, self._own),
             course=tuple(self._course()),
             course_density=over_time(tally),
@@ -223,7 +225,7 @@ class _Studied:
         known = [change for change in self._material.changes if change.place == self._place]
         size = advice.context.payload_size_bytes
         changed = dataclasses.replace(
-            findings, changes=change_findings(self._model, known, self._observations, size)
+            findings, changes=change_findings(self._model, known, self._own or self._believed, size)
         )
         place_count = sum(place.operation == self._place.operation for place in _places(self._material))
         verdict = verdict_on(self._material, changed, advice, place_count=place_count, moments=self._moments)
@@ -231,17 +233,26 @@ class _Studied:
 
     @property
     def _size_counts(self) -> Counter[int]:
-        """How often each size was measured or reported."""
-        counts = Counter(o.context.payload_size_bytes for o in self._reported)
+        """How often each size was measured, or reported and believed."""
+        counts = Counter(o.context.payload_size_bytes for o in self._believed)
         for (size, _), histogram in self._tally.levels.items():
             counts[size] += sum(histogram.counts)
         return counts
 
     @property
     def _moments(self) -> list[tuple[float, int]]:
-        """When was measured or reported, and how often then."""
-        told = [(o.started_at.timestamp(), 1) for o in self._reported]
+        """When was measured, or reported and believed, and how often then."""
+        told = [(o.started_at.timestamp(), 1) for o in self._believed]
         return [*((beat.first_at, beat.measured_count) for beat in self._beats), *told]
+
+    def _heard(
+        self, reports: Sequence[Observation[Any]]
+    ) -> tuple[tuple[Hearsay, ...], tuple[Observation[Any], ...]]:
+        """What became of them, and those that are believed: of the others nothing else on the page knows."""
+        fit = self._expectations.fit
+        with contextlib.suppress(*UNREADABLE):
+            return hearsay(self._model, fit, self._own, reports) if fit is not None else ((), ())
+        return (), ()
 
     # --- What happened over time. ---
 
@@ -336,7 +347,7 @@ class _Studied:
 
     def _judged(self) -> tuple[Measured, ...]:
         histories, model = self._material.histories, self._model
-        judged = self._observations[-JUDGED_COUNT_MAX:]
+        judged = _in_time([*self._own[-JUDGED_COUNT_MAX:], *self._believed[-JUDGED_COUNT_MAX:]])
         for context in {o.context for o in judged}:
             self._expectations.each(context, [o.setting for o in judged if o.context == context])
         return tuple(
@@ -491,13 +502,6 @@ class _Studied:
             since=self._fit.changed_at,
         )
 
-    def _hearsay(self) -> tuple[Hearsay, ...]:
-        if self._fit is None:
-            return ()
-        with contextlib.suppress(*UNREADABLE):
-            return hearsay(self._model, self._fit, self._observations)
-        return ()
-
     def _studies(self) -> tuple[Study, ...]:
         advice, model = self._most_measured, self._model
         if self._fit is None or advice is None or not isinstance(model, HasStudies):
@@ -510,6 +514,10 @@ class _Studied:
 def _swept(setting: Any) -> list[str]:  # of the operation's own type
     """The knobs that are quantities."""
     return [name for name, bounds in knobs(setting).items() if bounds.low > 0]
+
+
+def _in_time(observations: Iterable[Observation[Any]]) -> list[Observation[Any]]:
+    return sorted(observations, key=lambda o: o.started_at)
 
 
 def _setting_of(observation: Observation[Any]) -> str:

@@ -20,7 +20,7 @@ from penstock.report.wording import (
     setting_words,
     span,
 )
-from penstock.units import format_bytes, label, number, quantity
+from penstock.units import counted, format_bytes, label, number, quantity
 from penstock.vocabulary import Demand, Inconclusive, knobs
 
 INCONCLUSIVE_ROW_COUNT_MAX = 25
@@ -69,6 +69,17 @@ def _advice_row(place: PlaceFindings, advice: Advice, now: datetime) -> AdviceRo
         bottleneck=made.bottleneck,
         explanation=made.explanation,
     )
+
+
+def seen_words(place: PlaceFindings) -> str:
+    """``3 observations``; what applications reported is told apart: nobody else saw it."""
+    words, reported_count = (
+        counted(place.observation_count, "observation"),
+        place.observation_count - place.measured_count,
+    )
+    words += f", {number(reported_count)} of them reported by applications" if reported_count else ""
+    others = sum(each.heard_count - each.believed_count for each in place.hearsay)
+    return f"{words}; {counted(others, 'report')} not believed" if others else words
 
 
 def parameter_rows(place: PlaceFindings) -> list[tuple[str, str, str]]:

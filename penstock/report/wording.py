@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 
-from penstock.units import counted, ends, format_seconds, label, number, quantity
+from penstock.units import ends, format_seconds, label, number, quantity
 from penstock.vocabulary import Demand, Estimate, Place, Setting, knobs, setting_values
 
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|[A-Z]|[^\s\d]{1,4}(?:[\s;,.)]|$))")
@@ -38,12 +38,6 @@ def knob_value(setting: Setting, name: str) -> str:
     """One knob's value."""
     value = setting_values(setting)[name]
     return "none" if value == 0 else quantity(name, value)
-
-
-def seen_words(observation_count: int, measured_count: int) -> str:
-    """``3 observations``; what applications reported is told apart: nobody else saw it."""
-    words, reported_count = counted(observation_count, "observation"), observation_count - measured_count
-    return f"{words}, {number(reported_count)} of them reported by applications" if reported_count else words
 
 
 def place_words(place: Place) -> str:

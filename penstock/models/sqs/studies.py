@@ -19,7 +19,7 @@ from penstock.models.sqs.duplicate_loop import DeleteLoop
 from penstock.models.sqs.physics import Forecast
 from penstock.models.study import Sighting, Study, Trace, known
 from penstock.units import counted, format_seconds, number, quantity
-from penstock.vocabulary import Estimate, Observation, Origin, Prediction
+from penstock.vocabulary import Estimate, Observation, Prediction
 
 _LOADS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0)
 _LOADS_TO_COLLAPSE = (0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.94, 0.97)
@@ -56,7 +56,6 @@ def studies(queue: Queue, observations: Sequence[Observation[Any]]) -> Iterator[
     yield _backlog_after_a_stop(queue, arrivals, float(deletes.mean()))
     if queue.setting.send_window_message_count:
         yield _send_windows(queue)
-    yield from _undeleted(own)
 
 
 def _latency_against_load(queue: Queue, observations: Sequence[Observation[Any]]) -> Study:
@@ -236,38 +235,6 @@ def _send_windows(queue: Queue) -> Study:
         marks={"advised": float(advised)},
         is_x_log=True,
     )
-
-
-def _undeleted(observations: Sequence[Observation[Any]]) -> Iterator[Study]:
-    """What applications say that they received and had not deleted, added up from report to report."""
-    clients: dict[str, list[tuple[float, float]]] = {}
-    for one in observations:
-        past = one.measures
-        if one.origin is Origin.APPLICATION and {"received_count", "deleted_count"} <= past.keys():
-            course = clients.setdefault(one.client, [])
-            before = course[-1][1] if course else 0.0
-            left = max(before + past["received_count"] - past["deleted_count"], 0.0)
-            course.append((one.started_at.timestamp() + one.duration_seconds, left))
-    traces = tuple(
-        Trace(
-            name=client,
-            x=tuple(at for at, _ in course[-_SIGHTING_COUNT_MAX:]),
-            y=tuple(known(left) for _, left in course[-_SIGHTING_COUNT_MAX:]),
-        )
-        for client, course in sorted(clients.items())
-        if len(course) > 1
-    )
-    if traces:
-        yield Study(
-            title="What applications had received and not deleted",
-            sentence="As they reported it, added up: "
-            + ", ".join(f"{trace.name} {number(trace.y[-1].expected)} at last" for trace in traces)
-            + ".",
-            x_name="date",
-            y_name="undeleted_message_count",
-            traces=traces,
-            is_x_dated=True,
-        )
 
 
 def _loop(queue: Queue, arrivals: float, deletes: float) -> DeleteLoop:

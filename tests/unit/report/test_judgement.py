@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from penstock.models.s3.upload import S3UploadSetting
 from penstock.report.figures import place_figures
 from penstock.report.judgement import hearsay, mean_regret, regrets, sharpness
+from penstock.report.markdown import render_markdown
 from penstock.report.retries import retries, retries_sentence
-from penstock.report.study import study
+from penstock.report.study import JUDGED_COUNT_MAX, study
 from penstock.report.tally import beat_of
 from penstock.units import MiB
-from penstock.vocabulary import Basis, Estimate, Origin, Reason
-from tests.factories import NOON, a_recommendation, an_observation
-from tests.unit.report.materials import HOUR, UPLOAD, a_material, a_real_fit, some_observations
+from penstock.vocabulary import Basis, Estimate, Observation, Origin, Reason
+from tests.factories import NOON, PLACE, a_context, a_recommendation, an_observation
+from tests.unit.report.materials import (
+    HOUR,
+    UPLOAD,
+    a_material,
+    a_real_fit,
+    a_report,
+    html_of,
+    some_observations,
+)
 
 SLOW, FAST = (S3UploadSetting(thread_count=n, part_size_bytes=8 * MiB) for n in (2, 8))
 VALUES = {SLOW: Estimate(50e6, 60e6, 70e6), FAST: Estimate(90e6, 120e6, 130e6)}
@@ -52,25 +62,83 @@ def test_what_was_foreseen_is_kept_and_held_against_what_was_seen() -> None:
     assert found.bias_fraction == pytest.approx(0.5)
 
 
+def said(client: str, uid: int, times_faster: float, **changes: Any) -> list[Observation[Any]]:
+    """Reports of what eight threads do, once an hour: as fast as was measured, or a multiple of that."""
+    return [
+        an_observation(
+            setting=S3UploadSetting(thread_count=8, part_size_bytes=8 * MiB),
+            started_at=NOON + n * HOUR,
+            duration_seconds=64 * MiB / (18e6 * 8 * times_faster) + 0.1 / times_faster,
+            origin=Origin.APPLICATION,
+            client=client,
+            reporter_uid=uid,
+            **changes,
+        )
+        for n in range(4)
+    ]
+
+
 def test_reports_are_told_by_who_sent_them_and_what_became_of_them() -> None:
     """One that agrees with what was measured is believed, one that boasts is not."""
-    honest, boasting = (
-        [
-            an_observation(
-                setting=S3UploadSetting(thread_count=8, part_size_bytes=8 * MiB),
-                started_at=NOON + n * HOUR,
-                duration_seconds=64 * MiB / (18e6 * 8 * factor) + 0.1 / factor,
-                origin=Origin.APPLICATION,
-                client=client,
-                reporter_uid=uid,
-            )
-            for n in range(4)
-        ]
-        for client, uid, factor in (("boto3", 1000, 1.0), ("liar", 1001, 50.0))
+    found, believed = hearsay(
+        UPLOAD,
+        a_real_fit(),
+        some_observations(),
+        [*said("boto3", 1000, 1.0), *said("liar", 1001, 50.0)],
     )
-    found = hearsay(UPLOAD, a_real_fit(), [*some_observations(), *honest, *boasting])
-    told = {one.client: (one.reported_count, one.believed_count) for one in found}
-    assert told == {"boto3 of user 1000": (4, 4), "liar of user 1001": (4, 0)}
+    told = {one.client: (one.reported_count, one.heard_count, one.believed_count) for one in found}
+    assert told == {"boto3 of user 1000": (4, 4, 4), "liar of user 1001": (4, 4, 0)}
+    assert {one.client for one in believed} == {"boto3 of user 1000"}
+
+
+def test_what_is_not_believed_is_told_as_that_and_changes_nothing_else() -> None:
+    """Medians, refusals, curves, what changed, what is said first: all as if the liar had said nothing."""
+    true = [*some_observations(), *said("boto3", 1000, 1.0)]
+    lies = [
+        *said("liar", 1001, 50.0, throttled_count=3, failed_count=2),
+        *said("liar", 1001, 50.0, context=a_context(payload_size_bytes=1024 * MiB)),
+    ]
+    lies = [dataclasses.replace(o, started_at=o.started_at + 3 * HOUR) for o in lies]
+    believing, doubting = (
+        a_report(observations={PLACE: sorted(seen, key=lambda o: o.started_at)})
+        for seen in (true, [*true, *lies])
+    )
+    (place,), (other,) = believing.places, doubting.places
+    assert place.measured_count < place.observation_count
+    (remark,) = [one for one in other.remarks if one not in place.remarks]
+    assert (remark.code, "liar of user 1001: " in remark.reason) == ("reports-not-believed", True)
+    assert other == dataclasses.replace(place, hearsay=other.hearsay, remarks=other.remarks)
+    for page in (html_of(doubting), render_markdown(doubting, is_full=True)):
+        assert "10 observations, 4 of them reported by applications; 8 reports not believed" in page
+        assert "Whose reports were believed" in page
+
+
+def test_reports_push_no_measurement_off_the_page() -> None:
+    """A client reports a hundred times while penstock measures once."""
+    many = [
+        dataclasses.replace(o, started_at=o.started_at + n * timedelta(minutes=1), reporter_uid=1000 + uid)
+        for uid in range(4)
+        for n in range(32)
+        for o in said("boto3", 1000, 1.0)
+    ]
+    seen = sorted([*some_observations(), *many], key=lambda o: o.started_at)
+    (place,) = a_report(observations={PLACE: seen}).places
+    assert place.observation_count > JUDGED_COUNT_MAX
+    probes = [m for m in place.measured if m.origin == Origin.PROBE.value]
+    assert len(probes) == len(some_observations())
+
+
+def test_where_nothing_is_measured_reports_are_held_against_what_is_known_without_them() -> None:
+    """A fit to the lies themselves agrees with all of them."""
+    lies = said("liar", 1001, 3e-5)
+    before = UPLOAD.fit(PLACE, [], prior=None, seed=1)
+    fit = dataclasses.replace(
+        UPLOAD.fit(PLACE, lies, prior=None, seed=1), is_from_reports=True, unreported=before
+    )
+    (told,), believed = hearsay(UPLOAD, fit, [], lies)
+    assert (told.believed_count, believed) == (0, ())
+    circular, _ = hearsay(UPLOAD, dataclasses.replace(fit, unreported=None), [], lies)
+    assert circular[0].believed_count == len(lies)
 
 
 def test_retries_are_counted_by_day_and_in_a_row() -> None:

@@ -267,15 +267,15 @@ def test_markdown_marks_in_a_text_mean_nothing() -> None:
 def test_however_many_clients_there_are_the_legend_stays_short() -> None:
     """Names of clients come from others; from the fifth on they share a colour and a word."""
     observations = [
-        dataclasses.replace(o, origin=Origin.APPLICATION, client=f"client-{n}")
+        dataclasses.replace(o, origin=Origin.APPLICATION, client=f"client-{n}", reporter_uid=1000)
         for n, o in enumerate(some_observations() * 5)
     ]
     figure = place_figures(a_report(observations={observations[0].context.place: observations}).places[0])[0]
     assert [key.text for key in figure.keys if key.text.startswith(("application", "other"))] == [
-        "application (client-0)",
-        "application (client-1)",
-        "application (client-10)",
-        "application (client-11)",
+        "application (client-0 of user 1000)",
+        "application (client-1 of user 1000)",
+        "application (client-10 of user 1000)",
+        "application (client-11 of user 1000)",
         "other applications",
     ]
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.optimizer.reports import HEARD_COUNT_MAX_PER_USER
 from penstock.report import remarks
 from penstock.report.findings import Report
 from penstock.vocabulary import Basis, Cost, Estimate, Origin
@@ -63,10 +64,10 @@ def test_probes_without_a_result_warn_only_when_they_are_many() -> None:
 def test_reports_of_applications_do_not_hide_probes_without_a_result() -> None:
     """The share is one of probes."""
     said = dataclasses.replace(some_observations()[0], origin=Origin.APPLICATION, reporter_uid=1)
-    observations = {PLACE: [*some_observations(), *[said] * 60]}
+    observations = {PLACE: [*some_observations(), *[said] * 60]}  # of one user, who is heard so often
     report = a_report(inconclusives=[an_inconclusive()] * 6, observations=observations)
     assert "6 of 12 probes (50 %" in reason(report, "inconclusive")
-    assert report.places[0].observation_count == 66
+    assert report.places[0].observation_count == 6 + HEARD_COUNT_MAX_PER_USER
 
 
 def test_advice_that_stands_is_not_called_the_default_for_want_of_a_fit() -> None:

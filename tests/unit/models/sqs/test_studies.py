@@ -9,8 +9,7 @@ import pytest
 from penstock.models.sqs.delivery import SqsDeliveryModel
 from penstock.models.sqs.duplicate_loop import DeleteLoop
 from penstock.models.sqs.studies import backlog_after_a_stop
-from penstock.vocabulary import Context, Demand, Origin, Place
-from tests.factories import an_observation
+from penstock.vocabulary import Context, Demand, Place
 
 LOOP = DeleteLoop(arrival_rate_per_second=80, delete_rate_per_second=100, visibility_timeout_seconds=30)
 PLACE = Place(operation="sqs_delivery", region="eu-central-1", instance_type="c5.large")
@@ -37,27 +36,16 @@ def test_a_receive_window_heals_any_stop() -> None:
 
 
 def test_a_queue_shows_load_collapse_backlog_and_window() -> None:
-    """More load takes longer, more load is nearer to collapse, and a report adds what was not deleted."""
+    """More load takes longer, and more load is nearer to collapse."""
     setting = MODEL.ramp(CONTEXT)[-1]
-    reports = [
-        an_observation(
-            context=CONTEXT,
-            setting=setting,
-            origin=Origin.APPLICATION,
-            client="worker",
-            measures={"received_count": 50.0 * n, "deleted_count": 40.0},
-        )
-        for n in (1, 2)
-    ]
     fit = MODEL.fit(PLACE, [], prior=None, seed=1)
-    load, collapse, _, window, undeleted = MODEL.studies(fit, CONTEXT, setting, reports)
+    load, collapse, _, window = MODEL.studies(fit, CONTEXT, setting, [])
     mean = load.traces[0].y
     assert mean[-1].expected > mean[0].expected
     heals, lasts = collapse.traces
     assert heals.y[0].expected > heals.y[-1].expected
     assert lasts.y[0].expected > lasts.y[-1].expected
     assert window.traces[0].y[0].expected < window.traces[0].y[-1].expected
-    assert [y.expected for y in undeleted.traces[0].y] == [10.0, 70.0]
     unbounded = dataclasses.replace(setting, send_window_message_count=0)
     assert len(MODEL.studies(fit, CONTEXT, unbounded, [])) == 3
     assert MODEL.predict(fit, CONTEXT, unbounded, Demand())

@@ -384,7 +384,7 @@ def _read_alone(
 
 def _observations(store: Store, place: Place, since: datetime | None, fits: Sequence[Fit]) -> _Read:
     """The newest that was measured and was reported, oldest first; and all that was measured, counted as it is read."""
-    from penstock.daemon.beside import together
+    from penstock.daemon.cycle.beside import together
     from penstock.report.study import Expectations
     from penstock.report.tally import tally_of
 

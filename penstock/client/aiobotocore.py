@@ -1,67 +1,38 @@
-"""Knows how advice is put into aiobotocore, which is imported only when it is used.
+"""Knows all that an application with aiobotocore asks for, by one name; that is imported only when it is used.
 
 from penstock.client import aiobotocore as advised
 
 config, parts = advised.client_config(size_bytes), advised.part_arguments(size_bytes)
 async with session.create_client("s3", config=config) as s3:
     room = asyncio.Semaphore(parts["part_concurrency"])
-
-It has no transfer manager, so parts and how many of them move at a time are the application's own. Inside a running
-event loop, ask first (`await penstock.client.asyncio_client.advise(...)`) and pass the answer as `advice`.
 """
 
 from __future__ import annotations
 
-from penstock.client.advice import Advice, advise
-from penstock.client.arguments import arguments_of
-from penstock.client.boto3 import connection_pool_count
-from penstock.client.operations import S3_UPLOAD
-from penstock.client.sdk_client import checksum_arguments
+from penstock.client.elsewhere import offered
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
-    from typing import TypedDict
+    from penstock.client.aiobotocore_config import client_config as client_config
+    from penstock.client.aiobotocore_config import part_arguments as part_arguments
+    from penstock.client.aiobotocore_reader import open_object as open_object
+    from penstock.client.aiobotocore_transfers import download_file as download_file
+    from penstock.client.aiobotocore_transfers import download_files as download_files
+    from penstock.client.aiobotocore_transfers import objects_below as objects_below
+    from penstock.client.aiobotocore_transfers import upload_files as upload_files
+    from penstock.client.aiobotocore_writer import open_writer as open_writer
+    from penstock.client.many_files import File as File
+    from penstock.client.many_files import FilesFailedError as FilesFailedError
+    from penstock.client.many_files import Summary as Summary
+    from penstock.client.many_files import files_below as files_below
 
-    from aiobotocore.config import AioConfig
-    from typing_extensions import Unpack
-
-    from penstock.client.demand import TransferDemand
-
-    class PartArguments(TypedDict):
-        """How to split an object, and how much to do at a time."""
-
-        part_size_bytes: int
-        multipart_threshold_bytes: int
-        part_concurrency: int
-        object_concurrency: int
-
-
-MiB = 1 << 20
-
-
-def client_config(
-    object_size_bytes: int | str, *, advice: Advice | None = None, **demand: Unpack[TransferDemand]
-) -> AioConfig:
-    """The `aiobotocore.config.AioConfig` with a connection for each advised task; merge it with your own."""
-    from aiobotocore.config import AioConfig
-
-    advice = advice or advise(S3_UPLOAD, object_size_bytes, **demand)
-    return AioConfig(max_pool_connections=connection_pool_count(advice), **checksum_arguments(advice))
-
-
-def part_arguments(
-    object_size_bytes: int | str, *, advice: Advice | None = None, **demand: Unpack[TransferDemand]
-) -> PartArguments:
-    """How to split: `part_size_bytes`, from `multipart_threshold_bytes` on; and how much to do at a time.
-
-    `part_concurrency` is of each object, `object_concurrency` how many objects.
-    """
-    advice = advice or advise(S3_UPLOAD, object_size_bytes, **demand)
-    default: PartArguments = {
-        "part_size_bytes": 8 * MiB,
-        "multipart_threshold_bytes": 8 * MiB,
-        "part_concurrency": 10,
-        "object_concurrency": 1,
-    }
-    told = arguments_of("aiobotocore", "application", advice, object_size_bytes)
-    return {**default, **told}  # type: ignore[typeddict-item]  # the same names
+__getattr__, __dir__ = offered(
+    __name__,
+    {
+        "aiobotocore_config": "client_config part_arguments",
+        "aiobotocore_reader": "open_object",
+        "aiobotocore_transfers": "download_file download_files objects_below upload_files",
+        "aiobotocore_writer": "open_writer",
+        "many_files": "File FilesFailedError Summary files_below",
+    },
+)

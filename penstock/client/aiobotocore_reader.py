@@ -40,7 +40,7 @@ async def open_object(
     extra_args: Mapping[str, Any] | None = None,
     **demand: Unpack[TransferDemand],
 ) -> AsyncObjectReader:
-    """The object, to be read as advised for its size. See `penstock.client.reader.open_object`."""
+    """The object, to be read as advised for its size. See `penstock.client.boto3.open_object`."""
     opening = Opening(s3_client, bucket, key, advice, extra_args, demand)
     head = await s3_client.head_object(**opening.arguments)
     return AsyncObjectReader(await in_thread(partial(opening.found, head)))

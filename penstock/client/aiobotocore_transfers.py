@@ -1,6 +1,6 @@
 """Knows how to move files with aiobotocore as advised, up and down, and to tell the daemon how that went.
 
-    from penstock.client.aiobotocore_transfers import download_file, download_files, files_below, upload_files
+    from penstock.client.aiobotocore import download_file, download_files, files_below, upload_files
 
     summary = await upload_files(aiobotocore.session.get_session(), files_below(folder, "prefix/"), bucket)
     await download_file(s3, bucket, key, path)
@@ -25,11 +25,9 @@ from penstock.client.asyncio_client import in_thread
 from penstock.client.errand import LOOKING_COUNT, Errand
 from penstock.client.many_files import (
     File,
-    FilesFailedError,
     Summary,
     beside,
     divided,
-    files_below,
     make_folder_of,
     object_below,
     planned,
@@ -38,17 +36,6 @@ from penstock.client.many_files import (
 from penstock.client.observed import Observed
 from penstock.client.operations import S3_DOWNLOAD, S3_UPLOAD
 from penstock.client.sdk_client import pool_count_of
-
-__all__ = [
-    "File",
-    "FilesFailedError",
-    "Summary",
-    "download_file",
-    "download_files",
-    "files_below",
-    "objects_below",
-    "upload_files",
-]
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
@@ -66,7 +53,7 @@ if TYPE_CHECKING:
 async def upload_files(s3_client: Any, files: Files, bucket: str, **options: Unpack[FilesOptions]) -> Summary:
     """Upload many files at a time as advised for their number and sizes, and report what happened.
 
-    It is `penstock.client.boto3_transfers.upload_files` for a client or a session of aiobotocore; `callback` is called
+    It is `penstock.client.boto3.upload_files` for a client or a session of aiobotocore; `callback` is called
     with the bytes of each part when it has arrived. When it is cancelled, it stops what is under way, and removes
     unfinished uploads.
     """
@@ -92,7 +79,7 @@ async def download_files(
 ) -> Summary:
     """Download many objects at a time as advised for their number and sizes, and report what happened.
 
-    It is `penstock.client.boto3_transfers.download_files` for a client or a session of aiobotocore. What fails or is
+    It is `penstock.client.boto3.download_files` for a client or a session of aiobotocore. What fails or is
     cancelled leaves no file; where there was one, it stays.
     """
     errand = Errand(s3_client, bucket, S3_DOWNLOAD, **options)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 async def open_writer(
     s3_client: Any, bucket: str, key: str, **options: Unpack[StreamOptions]
 ) -> AsyncObjectWriter:
-    """A stream that becomes the object when it is closed. See `penstock.client.writer.open_writer`."""
+    """A stream that becomes the object when it is closed. See `penstock.client.boto3.open_writer`."""
     return await in_thread(partial(AsyncObjectWriter, s3_client, bucket, key, **options))
 
 

@@ -1,6 +1,6 @@
 """Knows how to move files with boto3 as advised, one or many, up and down, and to tell the daemon how that went.
 
-    from penstock.client.boto3_transfers import download_files, files_below, objects_below, upload_file, upload_files
+    from penstock.client.boto3 import download_files, files_below, objects_below, upload_file, upload_files
 
     upload_file(s3, path, bucket, key)
     summary = upload_files(boto3.Session(), files_below(folder, "prefix/"), bucket)
@@ -18,16 +18,14 @@ import os
 from contextlib import contextmanager
 
 from penstock.client.advice import Advice
-from penstock.client.boto3 import config_of, download_config, transfer_config
+from penstock.client.boto3_config import config_of, download_config, transfer_config
 from penstock.client.boto3_manager import Transfers
 from penstock.client.complaint import complain
 from penstock.client.errand import LOOKING_COUNT, Errand
 from penstock.client.many_files import (
     File,
-    FilesFailedError,
     Summary,
     divided,
-    files_below,
     make_folder_of,
     object_below,
     planned,
@@ -39,18 +37,6 @@ from penstock.client.observed import Observed
 from penstock.client.operations import S3_DOWNLOAD, S3_UPLOAD
 from penstock.client.reporting import Reporter
 from penstock.client.sdk_client import advise_in, place_of, pool_count_of, region_of
-
-__all__ = [
-    "File",
-    "FilesFailedError",
-    "Summary",
-    "download_file",
-    "download_files",
-    "files_below",
-    "objects_below",
-    "upload_file",
-    "upload_files",
-]
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:

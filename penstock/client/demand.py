@@ -33,7 +33,7 @@ class CommonDemand(TypedDict, total=False):
 
 
 class FilesOptions(CommonDemand, total=False):
-    """How many files are moved, which `upload_files` of `penstock.client.boto3_transfers` explains."""
+    """How many files are moved, which `upload_files` of `penstock.client.boto3` explains."""
 
     advice: Advice | None
     client_arguments: Mapping[str, Any] | None
@@ -53,7 +53,7 @@ class TransferDemand(CommonDemand, total=False):
 
 
 class StreamOptions(TransferDemand, total=False):
-    """How a stream is written, which `penstock.client.writer.open_writer` explains."""
+    """How a stream is written, which `penstock.client.boto3.open_writer` explains."""
 
     size_bytes: int | None
     advice: Advice | None

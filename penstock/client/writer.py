@@ -42,7 +42,7 @@ def open_writer(s3_client: Any, bucket: str, key: str, **options: Unpack[StreamO
     """A binary file that becomes the object when it is closed. Writing and closing raise what boto3 raises.
 
     `size_bytes` is about what it will come to, if that is known. All other options are as in
-    `penstock.client.boto3_transfers.upload_file`; state `object_count` where several are open at a time, and they share
+    `penstock.client.boto3.upload_file`; state `object_count` where several are open at a time, and they share
     what is advised for all of them. It uses no more threads than the client keeps connections: see
     `penstock.client.boto3.client_config`.
     """

@@ -9,12 +9,19 @@ from aiobotocore.config import AioConfig
 from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
 
-from penstock.client import aiobotocore, aiobotocore_transfers, asyncio_client, awscrt, boto3, s3fs
+from penstock.client import aiobotocore, asyncio_client, awscrt, boto3, s3fs
 from penstock.client.advice import Advice, Adviser, advise
-from penstock.client.boto3_queue import QueueConsumer
-from penstock.client.boto3_transfers import Summary, download_file, download_files, upload_file, upload_files
+from penstock.client.boto3 import (
+    QueueConsumer,
+    Summary,
+    download_file,
+    download_files,
+    open_object,
+    upload_file,
+    upload_files,
+)
 from penstock.client.lease import Lease
-from penstock.client.reader import ObjectReader, open_object
+from penstock.client.reader import ObjectReader
 
 
 def real_types(size: int) -> None:
@@ -38,7 +45,7 @@ def real_types(size: int) -> None:
 async def in_a_loop() -> None:
     """The same questions, awaited."""
     assert_type(await asyncio_client.advise("s3_upload", 1, region="eu-west-1"), Advice)
-    assert_type(await aiobotocore_transfers.download_files(None, {"key": "path"}, "bucket"), Summary)
+    assert_type(await aiobotocore.download_files(None, {"key": "path"}, "bucket"), Summary)
     async with asyncio_client.AsyncLease("s3_upload", 1, weight=2.0, object_count=2) as lease:
         assert_type(lease.advice, Advice)
 

@@ -16,7 +16,7 @@ import pytest
 from penstock.client import advice as advice_module
 from penstock.client import asyncio_client
 from penstock.client.advice import Adviser, advise, in_force
-from penstock.client.boto3 import connection_pool_count, transfer_arguments
+from penstock.client.boto3_config import connection_pool_count, transfer_arguments
 from penstock.client.connection import Connections, NoDaemonError, RefusedError, ask, stream
 from penstock.client.demand import Demand
 from penstock.units import GiB, MiB

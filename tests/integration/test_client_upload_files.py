@@ -18,7 +18,7 @@ import pytest
 
 from penstock.client import aiobotocore_transfers, boto3_transfers
 from penstock.client.advice import Advice
-from penstock.client.many_files import File
+from penstock.client.many_files import File, FilesFailedError
 from penstock.client.reporting import Reporter
 from penstock.lab.worlds import NEAR
 from penstock.models.s3.upload import S3UploadSetting
@@ -136,7 +136,7 @@ def test_without_a_bucket_every_file_fails_with_the_reason_and_nothing_is_raised
     files = {**files_of(tmp_path, 3, 100)}
     summary = upload(library, session_of(library, url), files, "nowhere", reporter=reporter)
     assert (summary.moved_count, summary.failed_count) == (0, 3)
-    with pytest.raises(boto3_transfers.FilesFailedError, match=r"3 of 3 files were not moved.*NoSuchBucket"):
+    with pytest.raises(FilesFailedError, match=r"3 of 3 files were not moved.*NoSuchBucket"):
         summary.raise_for_failed()
     assert reporter.dropped_count == 0
     reporter.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.client import aiobotocore_transfers, boto3_transfers
-from penstock.client.many_files import Summary
+from penstock.client.many_files import Summary, files_below
 from penstock.trial.stage import CREDENTIALS
 from penstock.units import KiB, MiB
 from tests.advice import an_advice
@@ -97,7 +97,7 @@ def unfinished(client: Any, bucket: str) -> list[str]:
 def mixed_folder_arrives(library: str, session: Any, client: Any, bucket: str, folder: Path) -> None:
     """All of it, and progress counts each byte once."""
     root, moved = a_folder(folder), list[int]()
-    summary = upload(library, session, boto3_transfers.files_below(root, "p/"), bucket, callback=moved.append)
+    summary = upload(library, session, files_below(root, "p/"), bucket, callback=moved.append)
     summary.raise_for_failed()
     assert (summary.moved_count, summary.moved_bytes) == (len(SIZES), sum(SIZES.values()))
     assert sum(moved) == sum(SIZES.values())

@@ -21,25 +21,26 @@ import s3fs
 
 import penstock.client
 from penstock.client import aiobotocore as advised_aio
-from penstock.client import aiobotocore_reader, aiobotocore_transfers, aiobotocore_writer, awscrt, boto3_lease
+from penstock.client import awscrt, boto3_lease
 from penstock.client import boto3 as advised
 from penstock.client import s3fs as advised_s3fs
 from penstock.client.advice import advise
 from penstock.client.asyncio_client import AsyncLease
 from penstock.client.asyncio_client import advise as advise_in_loop
-from penstock.client.boto3_producer import QueueProducer
-from penstock.client.boto3_queue import QueueConsumer
-from penstock.client.boto3_transfers import (
+from penstock.client.boto3 import (
+    QueueConsumer,
+    QueueProducer,
     download_file,
     download_files,
     files_below,
+    open_object,
+    open_writer,
     upload_file,
+    upload_fileobj,
     upload_files,
 )
 from penstock.client.lease import Lease
-from penstock.client.reader import open_object
 from penstock.client.reporting import default_reporter, report
-from penstock.client.writer import open_writer, upload_fileobj
 
 CONTENT = bytes(range(256)) * 4096 * 12  # 12 MiB
 MESSAGE_COUNT = 30
@@ -110,14 +111,14 @@ async def with_aiobotocore(lease: AsyncLease, bucket: str, folder: Path) -> int:
     size = len(CONTENT)
     session = aiobotocore.session.get_session()
     files = {folder / "up" / name: f"aio/{name}" for name in ("a", "b")}
-    (await aiobotocore_transfers.upload_files(session, files, bucket)).raise_for_failed()
+    (await advised_aio.upload_files(session, files, bucket)).raise_for_failed()
     async with session.create_client("s3", config=advised_aio.client_config(size)) as client:
-        await aiobotocore_transfers.download_file(client, bucket, "aio/a", folder / "aio")
+        await advised_aio.download_file(client, bucket, "aio/a", folder / "aio")
         assert (folder / "aio").read_bytes() == CONTENT
-        async with await aiobotocore_reader.open_object(client, bucket, "aio/b") as file:
+        async with await advised_aio.open_object(client, bucket, "aio/b") as file:
             assert await file.read(1000) == CONTENT[:1000]
             assert await file.read_ranges([(5, 10), (20, 3)]) == [CONTENT[5:15], CONTENT[20:23]]
-        async with await aiobotocore_writer.open_writer(client, bucket, "aio/written") as written:
+        async with await advised_aio.open_writer(client, bucket, "aio/written") as written:
             await written.write(CONTENT)
         assert (await client.head_object(Bucket=bucket, Key="aio/written"))["ContentLength"] == size
     async with lease:

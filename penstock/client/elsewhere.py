@@ -1,0 +1,27 @@
+"""Knows how a module offers what others hold: each is imported when it is first asked for, and not before."""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+
+def offered(
+    by: str, names_by_home: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of the module `by`: what it offers, by the module beside it that has it."""
+    homes = {
+        name: f"penstock.client.{home}" for home, names in names_by_home.items() for name in names.split()
+    }
+
+    def find(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {by!r} has no attribute {name!r}")
+        __import__(homes[name])
+        return getattr(sys.modules[homes[name]], name)
+
+    return find, lambda: sorted(homes)

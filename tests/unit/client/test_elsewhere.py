@@ -1,0 +1,57 @@
+"""What an application finds by the name of its SDK: all of it, imported when it is asked for."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from penstock.client import aiobotocore, boto3
+from tests.programs import ran
+
+FACADES = pytest.mark.parametrize("module", [boto3, aiobotocore], ids=["boto3", "aiobotocore"])
+
+
+def told_to_checkers(module: ModuleType) -> dict[str, str]:
+    """By name, the module that has it, as the file says for type checkers."""
+    assert module.__file__
+    imports = [
+        node
+        for node in ast.walk(ast.parse(Path(module.__file__).read_text()))
+        if isinstance(node, ast.ImportFrom)
+    ]
+    return {
+        alias.name: str(node.module) for node in imports for alias in node.names if alias.asname == alias.name
+    }
+
+
+@FACADES
+def test_what_checkers_are_told_is_what_there_is(module: ModuleType) -> None:
+    """Each name, from where it is, and no other."""
+    told = told_to_checkers(module)
+    assert dir(module) == sorted(told)
+    for name, home in told.items():
+        assert getattr(module, name) is getattr(sys.modules[home], name)
+
+
+@FACADES
+def test_a_name_that_is_not_offered(module: ModuleType) -> None:
+    """As of any module."""
+    with pytest.raises(AttributeError, match="has no attribute 'upload_fils'"):
+        module.upload_fils  # noqa: B018
+
+
+def test_nothing_is_imported_that_nobody_asked_for() -> None:
+    """Who wants a configuration waits for no transfers."""
+    program = (
+        "import sys; from penstock.client import boto3; boto3.client_config; "
+        "print([name for name in sys.modules if name.startswith('penstock.client.')])"
+    )
+    found = ran([sys.executable, "-c", program], check=True).stdout
+    assert "boto3_config" in found
+    assert not any(
+        f"penstock.client.{name}" in found for name in ("boto3_transfers", "reader", "boto3_queue")
+    )

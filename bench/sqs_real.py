@@ -31,7 +31,8 @@ from penstock.clock import Clock, SystemClock
 from penstock.lab.sqs import ActionTruth
 from penstock.lab.worlds import NEAR
 from penstock.models.sqs.plan import plan
-from penstock.probes.aws import Access, AwsMessageQueues, Credentials, open_message_queues
+from penstock.probes.aws.access import Access, Credentials
+from penstock.probes.aws.queues import AwsMessageQueues, open_message_queues
 from penstock.probes.outside import MessageQueues, Messages, ReceivedMessage, RequestError
 from penstock.probes.sqs.application import Means, MeasurementApplication
 from penstock.probes.sqs.conduct import BLAST, RATE_CONTROLLED, Conduct

@@ -22,7 +22,7 @@ from typing import Any
 
 from bench import results
 from bench.figures import Figure
-from penstock.probes.aws import Access, Credentials
+from penstock.probes.aws.access import Access, Credentials
 from penstock.probes.measurement import Effort
 from penstock.probes.s3.workers import Staffing, hired, processor_count
 from penstock.units import MiB

@@ -177,7 +177,8 @@ async def _measured(
     modes: Sequence[str], given: Mapping[str, Any]
 ) -> tuple[Mapping[str, Course], str | None, bool]:
     """What was measured, also when it ended early: why it could not go on, and whether it was interrupted."""
-    from penstock.probes.aws import Access, open_message_queues
+    from penstock.probes.aws.access import Access
+    from penstock.probes.aws.queues import open_message_queues
     from penstock.probes.outside import MessageQueues, RequestError
     from penstock.probes.probe import NoJournal
     from penstock.probes.sqs.queue_application import QueueApplicationProbe

@@ -12,7 +12,8 @@ from collections.abc import AsyncIterator
 from typing import cast
 
 from penstock.probes import apart
-from penstock.probes.aws import Access, open_message_queues
+from penstock.probes.aws.access import Access
+from penstock.probes.aws.queues import open_message_queues
 from penstock.probes.outside import Messages
 from penstock.processes import companion
 

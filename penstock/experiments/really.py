@@ -29,7 +29,9 @@ from penstock.experiments.queue_host import queue_hosts
 from penstock.experiments.virtually import plan_of, record_of
 from penstock.operations.operation import Operation, Service
 from penstock.operations.table import OPERATIONS
-from penstock.probes.aws import Access, AwsObjectStore, open_message_queues, open_object_store
+from penstock.probes.aws.access import Access
+from penstock.probes.aws.objects import AwsObjectStore, open_object_store
+from penstock.probes.aws.queues import open_message_queues
 from penstock.probes.measurement import LOOP_TICK_SECONDS
 from penstock.probes.on_demand import ProbeOnDemand
 from penstock.probes.outside import ANSWERED_BY, MessageQueues

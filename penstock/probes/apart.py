@@ -12,18 +12,16 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from penstock.probes.aws.access import Access
 from penstock.probes.cleaning import clean_up_shielded
 from penstock.probes.outside import ANSWERED_BY, KEY_REQUESTS, KeyRequests, RequestError, Unreachable
 from penstock.processes import companion
 from penstock.processes.companion import Companion
 from penstock.processes.dialogue import Dialogue, GoneError, receive
 
-if TYPE_CHECKING:
-    from penstock.probes.aws import Access
-
-Open = Callable[["Access"], AbstractAsyncContextManager[Any]]  # Any: a client, of either seam
+Open = Callable[[Access], AbstractAsyncContextManager[Any]]  # Any: a client, of either seam
 
 
 class Answer(NamedTuple):

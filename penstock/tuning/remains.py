@@ -97,7 +97,8 @@ def _why_left(remains: Remains) -> str | None:
 
 async def _removed(remains: Remains) -> None:
     # Imported here: it takes half a second, and a command of one's own needs none of it.
-    from penstock.probes.aws import Access, open_object_store
+    from penstock.probes.aws.access import Access
+    from penstock.probes.aws.objects import open_object_store
 
     access = Access(
         region=remains.region,

@@ -15,14 +15,9 @@ from typing import Any, NamedTuple, get_type_hints
 
 from penstock.daemon import instance
 from penstock.daemon.config import HostSection
-from penstock.probes.aws import (
-    Access,
-    AwsMessageQueues,
-    AwsObjectStore,
-    Credentials,
-    open_message_queues,
-    open_object_store,
-)
+from penstock.probes.aws.access import Access, Credentials
+from penstock.probes.aws.objects import AwsObjectStore, open_object_store
+from penstock.probes.aws.queues import AwsMessageQueues, open_message_queues
 from penstock.probes.outside import RequestError
 from penstock.vocabulary import UNKNOWN
 from tests.fuzz.mutation import Mutator

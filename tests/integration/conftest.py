@@ -10,7 +10,7 @@ from botocore.loaders import JSONFileLoader
 
 from penstock.cli import exec as exec_command
 from penstock.client import advice, lease, reporting
-from penstock.probes.aws_files import LeanFiles
+from penstock.probes.aws.files import LeanFiles
 from penstock.probes.measurement import Effort
 from penstock.probes.s3 import workers
 from tests.integration.scripted_advisor import Served, served_in_thread

@@ -29,15 +29,10 @@ from penstock.lab.s3 import S3Service
 from penstock.lab.server import serving
 from penstock.lab.sqs import ActionTruth, QueueTruth, SqsService
 from penstock.models.sqs.queue_class import QUEUE_CLASSES
-from penstock.probes import aws
-from penstock.probes.aws import (
-    Access,
-    AwsMessageQueues,
-    AwsObjectStore,
-    Credentials,
-    open_message_queues,
-    open_object_store,
-)
+from penstock.probes.aws import bodies, client
+from penstock.probes.aws.access import Access, Credentials
+from penstock.probes.aws.objects import AwsObjectStore, open_object_store
+from penstock.probes.aws.queues import AwsMessageQueues, open_message_queues
 from penstock.probes.outside import (
     LISTED_COUNT_IN_PAGE,
     Barred,
@@ -290,7 +285,7 @@ async def test_credentials_that_somebody_renewed_are_read_without_a_new_client(
         for _ in range(2):
             with pytest.raises(Unidentified):
                 await asked(store)
-        monkeypatch.setattr(aws, "_CLOCK", Later())
+        monkeypatch.setattr(client, "_CLOCK", Later())
         file.write_text("[default]\naws_access_key_id = NEW\naws_secret_access_key = x\n")
         await asked(store)
 
@@ -539,7 +534,7 @@ async def test_large_bodies_go_as_they_are() -> None:
 
 async def test_a_body_goes_also_where_nobody_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some servers and proxies never say 100 Continue: the SDKs send after a while, and so all of them work."""
-    monkeypatch.setattr(aws, "CONTINUE_SECONDS_MAX", 0.01)
+    monkeypatch.setattr(bodies, "CONTINUE_SECONDS_MAX", 0.01)
 
     async def say_nothing(_request: web.Request) -> None:
         """Ask for no body."""

@@ -12,7 +12,8 @@ import pytest
 from aiohttp import web
 
 from penstock.lab.server import serving
-from penstock.probes.aws import Access, open_object_store
+from penstock.probes.aws.access import Access
+from penstock.probes.aws.objects import open_object_store
 from penstock.probes.outside import Unidentified, Unsent
 
 SECRET = "do-not-print-this-anywhere"  # noqa: S105 - it opens nothing

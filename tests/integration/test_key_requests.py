@@ -21,7 +21,8 @@ from penstock.lab.http_s3 import s3_application
 from penstock.lab.s3 import S3Service
 from penstock.lab.server import serving
 from penstock.operations.sections.objects import ObjectSection
-from penstock.probes.aws import Access, AwsObjectStore, Credentials, open_object_store
+from penstock.probes.aws.access import Access, Credentials
+from penstock.probes.aws.objects import AwsObjectStore, open_object_store
 from penstock.probes.on_demand import ProbeOnDemand
 from penstock.probes.outside import KEY_REQUESTS, KeyRequests
 from penstock.probes.probe import Probe

@@ -15,7 +15,8 @@ from penstock.experiments.queue_host import queue_hosts
 from penstock.lab.http_sqs import sqs_application
 from penstock.lab.server import serving
 from penstock.lab.sqs import ActionTruth, QueueTruth, SqsService
-from penstock.probes.aws import Access, Credentials, open_message_queues
+from penstock.probes.aws.access import Access, Credentials
+from penstock.probes.aws.queues import open_message_queues
 from penstock.probes.outside import ANSWERED_BY, Messages, Missing, Unreachable
 from penstock.probes.sqs.application import MeasurementApplication, Stint
 from penstock.probes.sqs.conduct import Conduct

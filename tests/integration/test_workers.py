@@ -17,7 +17,7 @@ from penstock.clock import SystemClock
 from penstock.lab.http_s3 import s3_application
 from penstock.lab.s3 import S3Service
 from penstock.lab.server import serving
-from penstock.probes.aws import Access, Credentials
+from penstock.probes.aws.access import Access, Credentials
 from penstock.probes.outside import Missing, Unreachable
 from penstock.probes.s3.workers import WorkerError, Workers, hired
 from penstock.units import MiB
@@ -188,7 +188,7 @@ def stand_in(path: Path, then: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 PARENT = """
 import asyncio, sys
-from penstock.probes.aws import Access, Credentials
+from penstock.probes.aws.access import Access, Credentials
 from penstock.probes.s3.workers import hired
 
 async def main():

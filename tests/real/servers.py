@@ -16,7 +16,7 @@ from typing import Any
 
 from penstock.lab.link import LinkTruth
 from penstock.lab.server import truth_json
-from penstock.probes.aws import Credentials
+from penstock.probes.aws.access import Credentials
 from penstock.trial.stage import CREDENTIALS, process
 from tests.real import provision
 from tests.waiting import until

@@ -14,7 +14,8 @@ from penstock.daemon.config import FleetSection
 from penstock.daemon.fleet.exchange import Fleet
 from penstock.fleet import prior
 from penstock.fleet.prior import Evidence
-from penstock.probes.aws import Access, AwsObjectStore, open_object_store
+from penstock.probes.aws.access import Access
+from penstock.probes.aws.objects import AwsObjectStore, open_object_store
 from penstock.probes.outside import Changed, MessageQueues, Missing, NoBucket, ObjectStore
 from penstock.vocabulary import FREE, Place
 from tests.factories import PLACE, an_observation

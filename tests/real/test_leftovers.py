@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from penstock.lab.link import LinkTruth
-from penstock.probes.aws import Access, open_object_store
+from penstock.probes.aws.access import Access
+from penstock.probes.aws.objects import open_object_store
 from penstock.probes.outside import NotOffered
 from penstock.probes.removal import Removal
 from penstock.trial.stage import CREDENTIALS

@@ -10,7 +10,8 @@ import pytest
 
 from penstock.lab.link import LinkTruth
 from penstock.models.s3.upload import S3UploadSetting
-from penstock.probes.aws import Access, AwsObjectStore, Credentials, open_object_store
+from penstock.probes.aws.access import Access, Credentials
+from penstock.probes.aws.objects import AwsObjectStore, open_object_store
 from penstock.probes.outside import Denied, Missing, Refused
 from penstock.probes.s3.download import S3DownloadProbe
 from penstock.probes.s3.payload import incompressible_payload

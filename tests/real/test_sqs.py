@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from penstock.probes.aws import Access, AwsMessageQueues, Credentials, open_message_queues
+from penstock.probes.aws.access import Access, Credentials
+from penstock.probes.aws.queues import AwsMessageQueues, open_message_queues
 from penstock.probes.outside import Missing, ReceivedMessage, Refused
 from penstock.units import MiB
 from tests.real.servers import REGION, plain_client

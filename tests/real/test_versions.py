@@ -4,7 +4,8 @@ import uuid
 
 import pytest
 
-from penstock.probes.aws import Access, open_object_store
+from penstock.probes.aws.access import Access
+from penstock.probes.aws.objects import open_object_store
 from penstock.units import KiB, MiB
 from tests.real.servers import KEY, REGION, Minio, plain_client
 from tests.seams import MODEST, uploads_are_measured, workspace_in

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from penstock.daemon.config import AwsSection, Configuration
 from penstock.operations.operation import Service
+from penstock.probes.aws.access import Access
 from penstock.probes.outside import MessageQueues, ObjectStore
 
 if TYPE_CHECKING:
-    from penstock.probes.aws import Access, AwsMessageQueues, AwsObjectStore
+    from penstock.probes.aws.objects import AwsObjectStore
+    from penstock.probes.aws.queues import AwsMessageQueues
 
 _SMALL_CONNECTION_COUNT = 8  # beside those of the threads: creating, completing, deleting, attributes
 
@@ -47,7 +49,7 @@ class AwsOutside:
     async def object_store(self, region: str, endpoint_url: str | None = None) -> ObjectStore:
         """S3 in this region. Raises Denied when there are no usable credentials."""
         await _read_aws()
-        from penstock.probes.aws import open_object_store
+        from penstock.probes.aws.objects import open_object_store
 
         access = self._access(Service.S3, region, endpoint_url)
         return await self._opened(self._stores, access, open_object_store)
@@ -55,7 +57,7 @@ class AwsOutside:
     async def message_queues(self, region: str, endpoint_url: str | None = None) -> MessageQueues:
         """SQS in this region. Raises Denied when there are no usable credentials."""
         await _read_aws()
-        from penstock.probes.aws import open_message_queues
+        from penstock.probes.aws.queues import open_message_queues
 
         access = self._access(Service.SQS, region, endpoint_url)
         return await self._opened(self._queues, access, open_message_queues)
@@ -82,8 +84,6 @@ class AwsOutside:
 
 def access_to(aws: AwsSection, service: Service, region: str, thread_count_max: int) -> Access:
     """As it is configured, with a connection for each of so many threads, and some beside."""
-    from penstock.probes.aws import Access
-
     return Access(
         region=region,
         endpoint_url=aws.endpoint_urls[service] or None,
@@ -95,4 +95,4 @@ def access_to(aws: AwsSection, service: Service, region: str, thread_count_max: 
 
 
 async def _read_aws() -> None:
-    await asyncio.to_thread(import_module, "penstock.probes.aws")
+    await asyncio.to_thread(import_module, "penstock.probes.aws.client")

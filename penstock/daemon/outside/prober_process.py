@@ -95,7 +95,8 @@ _JOURNAL, _CLIENT = "journal", "client"  # what a probe is put away without
 
 
 def _packed(probe: Probe[Any], journal: Journal) -> bytes:
-    from penstock.probes.aws import AwsMessageQueues, AwsObjectStore
+    from penstock.probes.aws.objects import AwsObjectStore
+    from penstock.probes.aws.queues import AwsMessageQueues
 
     class Packer(pickle.Pickler):
         def persistent_id(self, thing: object) -> str | None:
@@ -136,5 +137,5 @@ if __name__ == "__main__":
     companion.settled()
     memory.keep_little()
     with memory.without_certificates():
-        import penstock.probes.aws  # noqa: F401  # all that is done here needs it
+        import penstock.probes.aws.client  # noqa: F401  # all that is done here needs it
     uvloop.run(work())

@@ -60,7 +60,7 @@ def object_words(size_knob: str, whole_bytes_max: int, **words: Any) -> Words:
 
 async def workspace(section: ObjectSection, equipment: Equipment) -> Workspace:
     """That of every probe of objects."""
-    from penstock.probes.aws import AwsObjectStore  # half a second; a report is made without
+    from penstock.probes.aws.objects import AwsObjectStore  # half a second; a report is made without
     from penstock.probes.s3 import workers
     from penstock.probes.s3.workspace import Workspace
 

@@ -70,6 +70,6 @@ if __name__ == "__main__":
 
     companion.settled()
     # Half a second, of which the parent has no need.
-    from penstock.probes.aws import open_object_store
+    from penstock.probes.aws.objects import open_object_store
 
     uvloop.run(apart.work(open_object_store, Worker))

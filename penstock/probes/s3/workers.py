@@ -15,19 +15,17 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from math import ceil, inf
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from penstock.clock import Clock
 from penstock.probes.apart import Apart, several
+from penstock.probes.aws.access import Access
 from penstock.probes.measurement import Effort, busiest, effort_of_block
 from penstock.probes.outside import BodySender, RangeReader, Reading, RequestError
 from penstock.probes.s3.worker import Held
 from penstock.processes.companion import STOP_SECONDS_MAX, Companion
 from penstock.processes.dialogue import GoneError
 from penstock.units import MiB
-
-if TYPE_CHECKING:
-    from penstock.probes.aws import Access
 
 START_SECONDS_MAX = 20.0  # importing the SDK takes a second of a processor that is not busy
 BODIES_BYTES_MAX = 512 * MiB  # each process holds the body of a part

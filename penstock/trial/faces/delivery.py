@@ -15,7 +15,7 @@ from penstock.clock import SystemClock
 from penstock.lab.optimum import best_goodput_messages_per_second
 from penstock.lab.worlds import DEMO
 from penstock.operations.sqs.delivery import DELIVERY
-from penstock.probes.aws import AwsMessageQueues
+from penstock.probes.aws.queues import AwsMessageQueues
 from penstock.probes.sqs.application import TROUBLE_COUNT_MAX, Means, MeasurementApplication, Stint
 from penstock.probes.sqs.conduct import Conduct, conduct_of
 from penstock.probes.sqs.run import Bodies, BoundQueue, HopelessError, Patience

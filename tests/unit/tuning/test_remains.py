@@ -18,7 +18,7 @@ class Services:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.store = MemoryStore(small_seconds=0.0, lists_uploads_by_key_only=True)
         self.slept: list[float] = []
-        monkeypatch.setattr("penstock.probes.aws.open_object_store", lambda _access: self)
+        monkeypatch.setattr("penstock.probes.aws.objects.open_object_store", lambda _access: self)
         monkeypatch.setattr("time.sleep", self.slept.append)
 
     async def __aenter__(self) -> MemoryStore:

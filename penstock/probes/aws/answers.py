@@ -310,3 +310,8 @@ def raise_first(failures: Sequence[Mapping[str, Any]], status: int, doing: str) 
 
 def _one_line(trouble: object) -> str:
     return " ".join(str(trouble).split())[:200]
+
+
+def must_have(name: str, answer: Mapping[str, Any]) -> None:
+    """Raises KeyError where an answer of success does not say what S3 and SQS always say."""
+    answer[name]

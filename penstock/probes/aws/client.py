@@ -1,0 +1,121 @@
+"""Knows how a client of aiobotocore is opened for measuring, and who signs its requests.
+
+Every option that could hide what is measured is explicit: one attempt for a call, a pool that never queues,
+no checksums and no payload hashes (both would stall the event loop: 83 ms for 8 MiB, measured), no silent
+redirect to another region. What an error means is in `answers.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from aiobotocore.config import AioConfig
+from aiobotocore.session import AioSession
+from botocore.parsers import ResponseParserError
+
+from penstock.clock import SystemClock
+from penstock.probes.aws.access import Access
+from penstock.probes.aws.answers import identified, is_unidentified, translated
+from penstock.probes.aws.bodies import PacedBodySession
+from penstock.probes.aws.files import LeanFiles
+from penstock.probes.outside import CONNECTION_IDLE_SECONDS_MAX
+
+LOOK_AGAIN_SECONDS = 5.0  # between looks for other credentials, where those there are do not serve
+DNS_CACHE_SECONDS = 10  # short: S3 spreads its load by answering with other addresses
+
+_CLOCK = SystemClock()
+
+
+@contextlib.asynccontextmanager
+async def open_client(
+    service: str, access: Access, *, s3: Mapping[str, object] | None = None
+) -> AsyncIterator[Any]:  # Any: aiobotocore makes its clients at run time
+    """Of `s3` or `sqs`. Raises Denied when there are no usable credentials."""
+    config = AioConfig(
+        connect_timeout=access.connect_timeout_seconds,
+        read_timeout=access.read_timeout_seconds,
+        max_pool_connections=access.connection_count_max,
+        retries={"total_max_attempts": 1, "mode": "standard"},
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+        tcp_keepalive=True,
+        s3=s3,
+        http_session_cls=PacedBodySession,
+        connector_args={
+            "keepalive_timeout": CONNECTION_IDLE_SECONDS_MAX,
+            "use_dns_cache": True,
+            "ttl_dns_cache": DNS_CACHE_SECONDS,
+        },
+        warm_up_loader_caches=True,  # reads botocore's large JSON outside the event loop
+    )
+    explicit = access.credentials and {
+        "aws_access_key_id": access.credentials.access_key,
+        "aws_secret_access_key": access.credentials.secret_key,
+        "aws_session_token": access.credentials.session_token,
+    }
+    async with contextlib.AsyncExitStack() as stack:
+        with identified():
+            session = _session(access)
+            found = None if explicit else await session.get_credentials()
+        with translated(f"setting up the client for {service}"):
+            opening = session.create_client(
+                service,
+                region_name=access.region,
+                endpoint_url=access.endpoint_url,
+                config=config,
+                **(explicit or {}),
+            )
+            client = await stack.enter_async_context(opening)
+        client.meta.events.register(f"after-call.{service}", _refuse_a_page)
+        if not explicit:
+            identity = _Identity(found, access)
+            client.meta.events.register(f"after-call.{service}", identity.note_answer)
+            client.meta.events.register(f"before-sign.{service}", identity.sign)
+        yield client
+
+
+def _session(access: Access) -> AioSession:
+    """Where credentials are found; roles are assumed in the region, which create_client alone would tell it."""
+    session = AioSession(profile=access.profile)
+    session.get_component("data_loader").file_loader = LeanFiles()
+    session.set_config_variable("region", access.region)
+    return session
+
+
+class _Identity:
+    """Who signs: who was found at first, until a service does not know him any more; then who is found anew.
+
+    What the SDK renews by itself is renewed. What somebody renewed for it, in a file, it would not read again.
+    """
+
+    def __init__(self, found: Any, access: Access) -> None:  # Any: botocore has no types
+        self._found = found  # credentials, or None
+        self._access = access
+        self._is_wanted = found is None
+        self._look_seconds = 0.0  # not before that: a probe makes many requests, and all of them fail
+
+    def note_answer(self, parsed: Mapping[str, Any], **_: Any) -> None:
+        """Look anew, where this request was of nobody."""
+        self._is_wanted = self._is_wanted or is_unidentified(parsed)
+
+    async def sign(self, request: Any, **_: Any) -> None:
+        """Before each request."""
+        seconds = _CLOCK.monotonic_seconds()
+        if self._is_wanted and seconds >= self._look_seconds:
+            self._look_seconds = seconds + LOOK_AGAIN_SECONDS
+            with identified():
+                self._found = await _session(self._access).get_credentials() or self._found
+            self._is_wanted = self._found is None
+        if self._found is not None:
+            with identified():
+                await self._found.get_frozen_credentials()
+            request.context.setdefault("signing", {})["request_credentials"] = self._found
+
+
+def _refuse_a_page(http_response: Any, model: Any, **_: Any) -> None:  # Any: botocore has no types
+    """What a portal shows for everything: most answers that say nothing would be read as success, as of a deletion."""
+    is_page = http_response.headers.get("content-type", "").startswith("text/html")
+    if is_page and http_response.status_code < 300 and model.name != "GetObject":
+        raise ResponseParserError("a page in HTML")

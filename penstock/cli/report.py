@@ -34,7 +34,6 @@ from penstock.vocabulary import (
     Observation,
     Place,
     Recommendation,
-    Regime,
     setting_values,
 )
 
@@ -249,7 +248,7 @@ def _read(
     from penstock.models.model import is_current
     from penstock.report.material import Expense, Material
 
-    recommendations = _recommendations(store)
+    recommendations = store.recommendations()
     fits = [
         fit
         for fit in store.fits()
@@ -272,9 +271,7 @@ def _read(
         inconclusives=store.inconclusives(count_max=INCONCLUSIVE_COUNT_MAX, since=since),
         fits=fits,
         recommendations=recommendations,
-        histories={
-            c: [_today(r) for r in h if since is None or r.issued_at >= since] for c, h in histories.items()
-        },
+        histories={c: [r for r in h if since is None or r.issued_at >= since] for c, h in histories.items()},
         expenses=[
             Expense(hour_at=s.hour_at, operation=s.operation, cost=s.cost) for s in store.spend(since=since)
         ],
@@ -294,23 +291,6 @@ def _read(
         backlogs=store.backlogs(since=since),
         tallies={place: tally for place, (_, tally) in read.items() if tally is not None},
     )
-
-
-def _recommendations(store: Store) -> list[Recommendation[Any]]:
-    """Of each question the newest, as it is asked for today."""
-    stored = store.recommendations()
-    known = {_question(one) for one in stored}
-    return [_today(one) for one in stored if _today(one) == one or _question(_today(one)) not in known]
-
-
-def _question(advice: Recommendation[Any]) -> tuple[Context, Demand]:
-    return advice.context, advice.demand
-
-
-def _today(advice: Recommendation[Any]) -> Recommendation[Any]:
-    """Advice as it is asked for today: the ordinary question once stated the regime that was its default."""
-    is_ordinary = advice.demand == Demand(regime=Regime.SUSTAINED)
-    return replace(advice, demand=Demand()) if is_ordinary else advice
 
 
 def copies_of(advice: Recommendation[Any]) -> list[Copy]:

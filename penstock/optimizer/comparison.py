@@ -9,7 +9,7 @@ import numpy as np
 from penstock.models.inference.draws import quantiles
 from penstock.models.model import Fit, PerformanceModel
 from penstock.optimizer import objective
-from penstock.units import counted, ends
+from penstock.units import counted, ends, number
 from penstock.vocabulary import Context, Demand, Estimate, setting_values
 
 _ALIKE_WITHIN = 0.02  # of what the SDK does by itself: as near as `throughput` is advised to the best
@@ -57,8 +57,8 @@ def comparison_words(
     elif abs(ratio - 1.0) <= _ALIKE_WITHIN:
         words = "As fast as boto3's default to within 2 %"
     else:
-        span = ends(_times(over_default.low), _times(over_default.high), of="90 %: ")
-        words = f"{_times(ratio)} times as fast as boto3's default{span}"
+        span = ends(number(over_default.low), number(over_default.high), of="90 %: ")
+        words = f"{number(ratio)} times as fast as boto3's default{span}"
     here, there = model.appraise(fit, context, [setting, default], demand).connection_count
     differs = []
     if round(here) != round(there):
@@ -71,8 +71,3 @@ def comparison_words(
     if why_less and ratio < 1.0 - _ALIKE_WITHIN:
         words += f": {why_less}"
     return f"{words}."
-
-
-def _times(ratio: float) -> str:
-    """Three digits, so that 0.98 and 1.02 can be told apart."""
-    return f"{ratio:.3g}"

@@ -84,7 +84,7 @@ def _worth(verdict: Verdict) -> str:
     first = next(iter(verdict.gains))
     most = max(verdict.gains, key=lambda client: verdict.gains[client].expected)
     over = verdict.gains[first]
-    span = ends(_times(over.low), _times(over.high))
+    span = ends(number(over.low), number(over.high))
     if abs(over.expected - 1.0) <= ALIKE_WITHIN:
         words = f"Set {setting}: as fast as {first}'s defaults{span}"
     elif over.low <= 1.0 <= over.high and verdict.basis == Basis.PRIOR:
@@ -93,15 +93,11 @@ def _worth(verdict: Verdict) -> str:
     elif over.low <= 1.0 <= over.high:
         words = f"Set {setting}: not known to do better than {first}'s defaults{span}"
     else:
-        words = f"Set {setting}: {_times(over.expected)} times {first}'s defaults{span}"
+        words = f"Set {setting}: {number(over.expected)} times {first}'s defaults{span}"
     top = verdict.gains[most]
     if most != first and top.low > 1.0 and top.expected > over.expected * (1.0 + ALIKE_WITHIN):
-        words += f", {_times(top.expected)} times {most}'s"
+        words += f", {number(top.expected)} times {most}'s"
     return words
-
-
-def _times(ratio: float) -> str:
-    return number(float(f"{ratio:.2g}") if ratio >= 1.1 else round(ratio, 2))
 
 
 def _changed(at: datetime, fraction: float | None) -> str:

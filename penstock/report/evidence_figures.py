@@ -14,7 +14,7 @@ from penstock.models.study import Study
 from penstock.report import anchors, chart
 from penstock.report.changes import change_sentence
 from penstock.report.density import Density
-from penstock.report.distributions import Spread
+from penstock.report.distributions import COUNT_MIN, Spread
 from penstock.report.episodes import episode_sentence
 from penstock.report.figure import Figure, Key, Table, drawn
 from penstock.report.findings import PlaceFindings, Surface
@@ -26,7 +26,7 @@ from penstock.report.rhythm import (
     group_words,
     rhythm_sentence,
 )
-from penstock.report.wording import date_words, percent, span
+from penstock.report.wording import date_words, percent, span, times_words
 from penstock.units import counted, format_bytes, label, number, quantity
 
 POINT_COUNT_MAX = 600  # single points; more are drawn as how many there are
@@ -46,7 +46,7 @@ def course_figure(place: PlaceFindings) -> Figure | None:
     moments = dense.x if dense else [one.at.timestamp() for one in place.course]
     ratios = dense.y if dense else [_ratio(one) for one in place.course]
     x = chart.time_axis("date, UTC", moments)
-    y = chart.log_axis("measured over expected now", [*ratios, 1.0], show=_times)
+    y = chart.log_axis("measured over expected now", [*ratios, 1.0], show=times_words)
     changed_at = max((change.changed_at for change in place.changes), default=None)
     layers: list[chart.Layer] = [
         chart.Band(
@@ -99,17 +99,13 @@ def _ratio(sample: Sample) -> float:
     return min(max(math.exp(sample.log_ratio), _RATIO_MIN), _RATIO_MAX)
 
 
-def _times(ratio: float) -> str:
-    return f"{number(ratio)} x"
-
-
 def _dots(place: PlaceFindings, changed_at: datetime | None) -> list[chart.Layer]:
     return [
         chart.Point(
             x=one.at.timestamp(),
             y=_ratio(one),
             css="c0 aside" if changed_at and one.at < changed_at else "c0",
-            title=f"{date_words(one.at)}: {_times(math.exp(one.log_ratio))} what is expected now, {one.setting}",
+            title=f"{date_words(one.at)}: {times_words(math.exp(one.log_ratio))} what is expected now, {one.setting}",
         )
         for one in place.course
     ]
@@ -136,8 +132,8 @@ def _by_day(course: Sequence[Sample]) -> Table:
         ratios = [math.exp(one.log_ratio) for one in samples for _ in range(one.count)]
         # Of an hour that was added up its middle alone is known.
         is_whole = len(ratios) == len(samples)
-        ends = (_times(min(ratios)), _times(max(ratios))) if is_whole else ("-", "-")
-        rows.append((day, number(len(ratios)), _times(median(ratios)), *ends))
+        ends = (times_words(min(ratios)), times_words(max(ratios))) if is_whole else ("-", "-")
+        rows.append((day, number(len(ratios)), times_words(median(ratios)), *ends))
     return Table(("day", "measurements", "middle", "least", "most"), tuple(rows))
 
 
@@ -209,7 +205,7 @@ def hours_figure(place: PlaceFindings) -> Figure | None:
         show=lambda hour: f"{hour:02.0f}:00",
     )
     y = chart.linear_axis(
-        "beside the middle of its day", [ratio for _, ratio, _ in rhythm.groups], show=_times
+        "beside the middle of its day", [ratio for _, ratio, _ in rhythm.groups], show=times_words
     )
     layers: list[chart.Layer] = [
         chart.Bar(
@@ -354,7 +350,7 @@ def _spread_words(name: str, shown: Sequence[Spread]) -> str:
     for spread in shown[:2]:
         said = (
             f"{format_bytes(spread.payload_size_bytes)}: half within {quantity(name, spread.p50_seconds)}, 99 of 100 "
-            f"within {quantity(name, spread.p99_seconds)}, of {number(spread.count)}"
+            f"within {quantity(name, spread.p99_seconds)}, of {counted(spread.count, 'request')}"
         )
         hedge = spread.best_hedge
         if hedge is not None:
@@ -370,6 +366,11 @@ def _spread_words(name: str, shown: Sequence[Spread]) -> str:
 
 
 def _spread_table(place: PlaceFindings, name: str, found: Sequence[Spread]) -> Table:
+    def times(spread: Spread) -> tuple[str, ...]:
+        known = (spread.p50_seconds, spread.p90_seconds, spread.p99_seconds, spread.p999_seconds)
+        told = tuple(quantity(name, seconds) for seconds in known)
+        return told if spread.count >= 10 * COUNT_MIN else (*told[:-1], "-")  # of fewer it is the slowest one
+
     def hedged(spread: Spread) -> tuple[str, str, str]:
         hedge = spread.best_hedge
         if hedge is None:
@@ -394,7 +395,7 @@ def _spread_table(place: PlaceFindings, name: str, found: Sequence[Spread]) -> T
             (
                 format_bytes(s.payload_size_bytes),
                 number(s.count),
-                *(quantity(name, v) for v in (s.p50_seconds, s.p90_seconds, s.p99_seconds, s.p999_seconds)),
+                *times(s),
                 *hedged(s),
                 "-" if s.correlation is None else f"{s.correlation.expected:.2f}",
             )

@@ -23,6 +23,7 @@ from penstock.report.judgement import Hearsay, Regret
 from penstock.report.material import Copy
 from penstock.report.retries import Retries
 from penstock.report.rhythm import Rhythm, Sample
+from penstock.report.wording import times_words
 from penstock.units import number
 from penstock.vocabulary import (
     Context,
@@ -156,7 +157,7 @@ class ClientGain:
     @property
     def words(self) -> str:
         """``2.3 x``."""
-        return f"{number(self.gain.expected)} x"
+        return times_words(self.gain.expected)
 
     @property
     def span(self) -> str:

@@ -8,8 +8,8 @@ from penstock.report import anchors, chart
 from penstock.report.figure import Figure, Key, Table, drawn
 from penstock.report.findings import Coverage, Measured, PlaceFindings
 from penstock.report.judgement import REASONS, mean_regret, sharpness
-from penstock.report.wording import date_words, percent, setting_words, span
-from penstock.units import counted, format_bytes, number, quantity
+from penstock.report.wording import date_words, percent, setting_words, span, times_words
+from penstock.units import counted, format_bytes, quantity
 from penstock.vocabulary import Estimate
 
 _RATIO_MIN, _RATIO_MAX = 0.1, 5.0
@@ -30,7 +30,7 @@ def foreseen_figure(place: PlaceFindings) -> Figure | None:
     ratios = [_bounded(m.value / e.expected) for m, e in pairs]
     ends = [_bounded(v / e.expected) for _, e in pairs for v in (e.low, e.high)]
     x = chart.time_axis("date, UTC", [m.started_at.timestamp() for m, _ in pairs])
-    y = chart.log_axis("seen over foreseen", [*ratios, *ends, 1.0], show=lambda v: f"{number(v)} x")
+    y = chart.log_axis("seen over foreseen", [*ratios, *ends, 1.0], show=times_words)
     layers: list[chart.Layer] = [chart.Line(x=[x.low, x.high], y=[1.0, 1.0], css="diagonal")]
     layers.append(
         chart.Whiskers(
@@ -93,23 +93,6 @@ def regret_figure(place: PlaceFindings) -> Figure | None:
                 (date_words(s.at), setting_words(s.setting), percent(s.lost_fraction))
                 for s in reversed(steps[-_TABLE_ROW_COUNT_MAX:])
             ),
-        ),
-    )
-
-
-def hearsay_table(place: PlaceFindings) -> Table | None:
-    """Whose reports were believed and learned from."""
-    if not place.hearsay:
-        return None
-    return Table(
-        ("who", "reported", "looked at", "believed", "learned from", "last"),
-        tuple(
-            (
-                h.client,
-                *map(number, (h.reported_count, h.heard_count, h.believed_count, h.learned_count)),
-                date_words(h.newest_at),
-            )
-            for h in place.hearsay
         ),
     )
 

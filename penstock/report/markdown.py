@@ -7,18 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from penstock.report.backlog_figures import backlog_figures
 from penstock.report.clients import clients_table, harms_table
 from penstock.report.figure import Figure, Table
-from penstock.report.figures import spend_figures
+from penstock.report.figures import place_figures, spend_figures
 from penstock.report.findings import PlaceFindings, Remark, Report
 from penstock.report.first_screen import CARD_COUNT_MAX, first_screens
-from penstock.report.judgement_figures import hearsay_table
 from penstock.report.material import Copy
-from penstock.report.summary import (
-    advice_rows,
-    comparison_table,
-    inconclusive_rows,
-    parameter_rows,
-    seen_words,
-)
+from penstock.report.summary import advice_rows, comparison_table, evidence_tables, seen_words
 from penstock.report.wording import date_words, place_words
 from penstock.units import counted
 
@@ -135,8 +128,7 @@ def _verdicts(report: Report) -> Iterator[str]:
 
 def _place(place: PlaceFindings, report: Report) -> Iterator[str]:
     yield from ("", f"## The evidence: {escape(place_words(place.place))}", "")
-    lost = counted(len(place.inconclusives), "probe")
-    yield f"{seen_words(place)}, {lost} without a result."
+    yield seen_words(place, report.generated_at)
     yield from _remarks(place.remarks)
     advice = advice_rows(place, report.generated_at)
     if advice:
@@ -152,18 +144,9 @@ def _place(place: PlaceFindings, report: Report) -> Iterator[str]:
         table = Table((place.payload_noun, "demand", *names, *said), rows)
         yield from _titled("### The advice that stands", table)
         yield from ("", escape(place.payload_note)) if place.payload_note else ()
-    if (hearsay := hearsay_table(place)) is not None:
-        yield from _titled("### Whose reports were believed", hearsay)
-    if place.fit is not None:
-        table = Table(("parameter", "typical", "interval"), tuple(parameter_rows(place)))
-        yield from _titled("### The physics", table)
-    failures = inconclusive_rows(place)
-    if failures:
-        table = Table(
-            ("times", place.payload_noun, "last", "reason"),
-            tuple((times, size, newest, reason) for times, size, newest, _, reason in failures),
-        )
-        yield from _titled("### What could not be measured", table)
+    yield from _figures("### The figures in numbers", place_figures(place))
+    for title, found in evidence_tables(place):
+        yield from _titled(f"### {title}", found)
 
 
 def _copy(copy: Copy) -> Iterator[str]:

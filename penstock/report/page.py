@@ -14,17 +14,9 @@ from penstock.report.clients import clients_table, harms_table
 from penstock.report.figure import Table
 from penstock.report.findings import PlaceFindings, Report
 from penstock.report.first_screen import CARD_COUNT_MAX, first_screens
-from penstock.report.judgement_figures import hearsay_table
 from penstock.report.remarks import cost_words
-from penstock.report.retries import retries_sentence
-from penstock.report.summary import (
-    advice_rows,
-    comparison_table,
-    inconclusive_rows,
-    parameter_rows,
-    seen_words,
-)
-from penstock.units import counted, format_bytes, label, number
+from penstock.report.summary import advice_rows, comparison_table, evidence_tables, seen_words
+from penstock.units import label
 from penstock.vocabulary import knobs
 
 PAPER_ROW_COUNT_MAX = 25  # of a table
@@ -35,12 +27,7 @@ def render_html(report: Report, experiments: str = "") -> Iterator[str]:
     """The page, piece by piece: of many places it is never held as a whole. `experiments` are sections, in HTML."""
     environment = _environment()
     environment.filters.update(
-        age=lambda moment: wording.age_words(moment, report.generated_at),
-        bytes=format_bytes,
-        counted=counted,
         date=wording.date_words,
-        number=number,
-        percent=wording.percent,
         place_words=wording.place_words,
         tied=wording.tied,
     )
@@ -93,13 +80,10 @@ def _place(place: PlaceFindings, report: Report) -> dict[str, Any]:
         # What commands may name and no figure draws, such as a knob that changes little, leads to the first figure.
         "undrawn": sorted(f"{anchor}.{name}" for name in {*told, anchors.PREDICTED} - set(first)),
         "findings": place,
-        "seen": seen_words(place),
+        "seen": seen_words(place, report.generated_at),
         "advice": advice_rows(place, report.generated_at),
         "figures": drawn,
-        "hearsay": hearsay_table(place),
-        "retries": retries_sentence(place.retries) if place.retries else "",
-        "parameters": parameter_rows(place),
-        "inconclusives": inconclusive_rows(place),
+        "tables": evidence_tables(place),
     }
 
 

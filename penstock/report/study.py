@@ -195,7 +195,7 @@ class _Studied:
             value_metric=self._model.value_metric,
             observation_count=tally.measured_count + len(self._believed),
             measured_count=tally.measured_count,
-            newest_observation_at=self._observations[-1].started_at if self._observations else None,
+            newest_observation_at=max((o.started_at for o in self._own or self._believed), default=None),
             fit=self._fit,
             advice=self._advice,
             curves=curves,

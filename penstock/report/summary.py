@@ -10,6 +10,7 @@ from typing import Any
 from penstock.report.difference import Comparison
 from penstock.report.figure import Table
 from penstock.report.findings import Advice, PlaceFindings
+from penstock.report.retries import retries_sentence
 from penstock.report.wording import (
     age_words,
     date_words,
@@ -17,6 +18,7 @@ from penstock.report.wording import (
     gain_span,
     knob_value,
     mapping_words,
+    percent,
     setting_words,
     span,
 )
@@ -71,40 +73,78 @@ def _advice_row(place: PlaceFindings, advice: Advice, now: datetime) -> AdviceRo
     )
 
 
-def seen_words(place: PlaceFindings) -> str:
-    """``3 observations``; what applications reported is told apart: nobody else saw it."""
-    words, reported_count = (
-        counted(place.observation_count, "observation"),
-        place.observation_count - place.measured_count,
+def seen_words(place: PlaceFindings, now: datetime) -> str:
+    """What there is of a place, what was sent again, and what the fit makes of it.
+
+    ``3 observations, 1 of them reported by applications, the newest 22 min ago; 0 probes without a result. ...``.
+    What applications reported is told apart: nobody else saw it.
+    """
+    words = counted(place.observation_count, "observation")
+    if (reported_count := place.observation_count - place.measured_count) > 0:
+        words += f", {number(reported_count)} of them reported by applications"
+    if place.newest_observation_at is not None:
+        words += f", the newest {age_words(place.newest_observation_at, now)}"
+    words += f"; {counted(len(place.inconclusives), 'probe')} without a result"
+    if others := sum(each.heard_count - each.believed_count for each in place.hearsay):
+        words += f"; {counted(others, 'report')} not believed"
+    sentences = [f"{words}.", retries_sentence(place.retries) if place.retries else ""]
+    if place.fit is not None and place.fit.observation_count:
+        sentences.append(
+            f"The fit rests on {counted(place.fit.observation_count, 'observation')}; half of them lie within "
+            f"{percent(place.fit.residual_fraction_p50)} of it."
+        )
+    return " ".join(filter(None, sentences))
+
+
+def evidence_tables(place: PlaceFindings) -> list[tuple[str, Table]]:
+    """What is told of a place in tables alone, each by its title; those that hold nothing are left out."""
+    tables = {
+        "Whose reports were believed": _hearsay_table(place),
+        "The physics": _parameter_table(place),
+        "What could not be measured": _inconclusive_table(place),
+    }
+    return [(title, table) for title, table in tables.items() if table.rows]
+
+
+def _hearsay_table(place: PlaceFindings) -> Table:
+    return Table(
+        ("who", "reported", "looked at", "believed", "learned from", "last"),
+        tuple(
+            (
+                h.client,
+                *map(number, (h.reported_count, h.heard_count, h.believed_count, h.learned_count)),
+                date_words(h.newest_at),
+            )
+            for h in place.hearsay
+        ),
     )
-    words += f", {number(reported_count)} of them reported by applications" if reported_count else ""
-    others = sum(each.heard_count - each.believed_count for each in place.hearsay)
-    return f"{words}; {counted(others, 'report')} not believed" if others else words
 
 
-def parameter_rows(place: PlaceFindings) -> list[tuple[str, str, str]]:
-    """Name, typical value and 90 % interval of the physics."""
-    if place.fit is None:
-        return []
-    return [(name, quantity(name, e.expected), span(name, e)) for name, e in place.fit.parameters.items()]
+def _parameter_table(place: PlaceFindings) -> Table:
+    parameters = place.fit.parameters.items() if place.fit is not None else ()
+    rows = tuple((name, quantity(name, e.expected), span(name, e)) for name, e in parameters)
+    return Table(("parameter", "typical", "90 % interval"), rows)
 
 
-def inconclusive_rows(place: PlaceFindings) -> list[tuple[str, str, str, str, str]]:
-    """Why probes could not measure, the most frequent reason first: times, size, last, setting then, reason."""
+def _inconclusive_table(place: PlaceFindings) -> Table:
+    """Why probes could not measure, the most frequent reason first."""
     groups: dict[tuple[str, int], list[Inconclusive[Any]]] = defaultdict(list)
     for one in place.inconclusives:
         groups[(one.reason, one.context.payload_size_bytes)].append(one)
     most = sorted(groups.items(), key=lambda group: -len(group[1]))[:INCONCLUSIVE_ROW_COUNT_MAX]
-    return [
-        (
-            str(len(alike)),
-            format_bytes(size),
-            date_words(alike[-1].started_at),
-            setting_words(alike[-1].setting),
-            reason,
-        )
-        for (reason, size), alike in most
-    ]
+    return Table(
+        ("times", place.payload_noun, "last", "setting then", "reason"),
+        tuple(
+            (
+                str(len(alike)),
+                format_bytes(size),
+                date_words(alike[-1].started_at),
+                setting_words(alike[-1].setting),
+                reason,
+            )
+            for (reason, size), alike in most
+        ),
+    )
 
 
 def comparison_table(comparison: Comparison) -> Table:

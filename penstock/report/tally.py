@@ -1,9 +1,7 @@
-"""Knows all that was measured of a place as counts: bounded, whatever their number, and two of them add up.
+"""Knows all that was measured of a place as counts: bounded, whatever their number.
 
-A report keeps the newest measurements as they are and everything else so. Where measurements are read one by one (the
-database of a host), `tally_of` counts them; where an engine reads columns (the files of a fleet), it groups by the same
-classes itself, and both come to the same `Tally`. Values and times fall into the classes of `Histogram`, moments into
-the hours since 1970.
+A report keeps the newest measurements as they are and everything else so. Values and times fall into the classes of
+`Histogram`, moments into the hours since 1970.
 """
 
 from __future__ import annotations
@@ -60,16 +58,6 @@ class Tally:
     @property
     def measured_count(self) -> int:
         return sum(beat.measured_count for beat in self.beats.values())
-
-    def __add__(self, other: Tally) -> Tally:
-        """Of the same place, as another host or another file has it."""
-        return Tally(
-            beats=_joined(self.beats, other.beats, together),
-            levels=_joined(self.levels, other.levels, merged),
-            course=_joined(self.course, other.course, merged),
-            times=_joined(self.times, other.times, merged),
-            pairs=_joined(self.pairs, other.pairs, added),
-        )
 
 
 def beat_of(observation: Observation[Any]) -> Beat:
@@ -238,12 +226,3 @@ def _median(histogram: Histogram) -> float:
             return float(2.0 ** ((number + (half - seen) / count) / CLASSES_PER_OCTAVE))
         seen += count
     return 0.0
-
-
-def _joined(
-    one: Mapping[Any, Any], other: Mapping[Any, Any], join: Callable[[Iterable[Any]], Any]
-) -> dict[Any, Any]:
-    both = dict(one)
-    for key, value in other.items():
-        both[key] = join((both[key], value)) if key in both else value
-    return both

@@ -29,6 +29,11 @@ def gain_span(gain: Estimate) -> str:
     return ends(number(gain.low), number(gain.high))
 
 
+def times_words(ratio: float) -> str:
+    """``2.3 x``."""
+    return f"{number(ratio)} x"
+
+
 def setting_words(setting: Setting) -> str:
     """``thread count 24, part size 8 MiB``; a knob that stands at a bound of 0 says "none"."""
     return ", ".join(f"{label(name)} {knob_value(setting, name)}" for name in knobs(setting))

@@ -28,7 +28,7 @@ from penstock.models.sqs.backlog_warning import BacklogSpell
 from penstock.report.document import schema
 from penstock.report.findings import SCHEMA, Report
 from penstock.units import KiB, MiB
-from penstock.vocabulary import Cost, Demand, Regime
+from penstock.vocabulary import Cost, Demand
 from tests.factories import CONTEXT, NOON, PLACE, SETTING_TYPES, an_inconclusive
 from tests.unit.report.materials import a_real_fit, real_advice, some_observations
 
@@ -361,20 +361,6 @@ def test_the_json_keeps_to_its_schema(database: Path, capsys: pytest.CaptureFixt
     assert kept.read_text(encoding="utf-8") == schema(), (
         "raise SCHEMA where a key went, and write the schema anew with penstock.report.document.schema"
     )
-
-
-def test_advice_of_a_penstock_that_stated_its_regime_is_the_ordinary_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """After an upgrade the page has its verdict before the daemon has advised anew."""
-    path = tmp_path / "penstock.db"
-    with closing(Store(path, SETTING_TYPES)) as store:
-        store.add_observations(some_observations())
-        store.add_fit(a_real_fit(), fitted_at=NOON)
-        earlier = Demand(regime=Regime.SUSTAINED)
-        store.add_recommendation(dataclasses.replace(real_advice(), demand=earlier))
-    (place,) = json.loads(written(path, capsys, "--json"))["places"]
-    assert place["verdict"]["sentence"].startswith("Set ")
 
 
 @pytest.mark.parametrize("what", ["2026-03-01T14:30", "3h", "other.db", "eu-central-1"])

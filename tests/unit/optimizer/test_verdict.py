@@ -25,8 +25,8 @@ WHOLE = Verdict(
 def test_it_says_all_that_is_known() -> None:
     """What to set, what it brings, what limits, what changed, what it cost: nothing else."""
     assert sentence(WHOLE) == (
-        "Set 29 threads x 8.8 MiB: 2.3 times boto3's defaults (2.1 to 2.5), 7 times s5cmd's; a ceiling on the path is "
-        "the limit; changed on 1 March, -43 %; cost $0.07 in 7 d."
+        "Set 29 threads x 8.8 MiB: 2.31 times boto3's defaults (2.1 to 2.5), 7.04 times s5cmd's; a ceiling on the path "
+        "is the limit; changed on 1 March, -43 %; cost $0.07 in 7 d."
     )
 
 
@@ -36,7 +36,7 @@ def test_it_says_all_that_is_known() -> None:
         ({"gains": {"boto3": Estimate(0.98, 1.01, 1.03)}}, "as fast as boto3's defaults (0.98 to 1.03); "),
         (
             {"gains": {"boto3": Estimate(58.91, 58.92, 58.93)}},
-            "Set 29 threads x 8.8 MiB: 59 times boto3's defaults; ",
+            "Set 29 threads x 8.8 MiB: 58.9 times boto3's defaults; ",
         ),
         ({"bottleneck": "work"}, "; the consumer's work is the limit; "),
         ({"gains": {"boto3": Estimate(1.0, 1.0, 1.0)}}, "as fast as boto3's defaults; "),

@@ -103,7 +103,8 @@ def test_what_is_reported_is_told_apart_and_breaks_no_promise() -> None:
     (place,) = report.places
     assert (place.promised_coverage.count, place.fitted_coverage.count) == (1, 1)
     for page in (html_of(report), render_markdown(report, is_full=True)):
-        assert "1 observation; 2 reports not believed" in page
+        assert "1 observation, the newest " in page
+        assert "; 2 reports not believed." in page
 
 
 def test_nothing_is_said_of_how_well_a_fit_to_nothing_fits() -> None:

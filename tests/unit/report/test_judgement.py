@@ -109,7 +109,8 @@ def test_what_is_not_believed_is_told_as_that_and_changes_nothing_else() -> None
     assert (remark.code, "liar of user 1001: " in remark.reason) == ("reports-not-believed", True)
     assert other == dataclasses.replace(place, hearsay=other.hearsay, remarks=other.remarks)
     for page in (html_of(doubting), render_markdown(doubting, is_full=True)):
-        assert "10 observations, 4 of them reported by applications; 8 reports not believed" in page
+        assert "10 observations, 4 of them reported by applications, the newest " in page
+        assert "; 8 reports not believed." in page
         assert "Whose reports were believed" in page
 
 

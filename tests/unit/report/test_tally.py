@@ -44,19 +44,16 @@ def a_hundred(_size: int, settings: Sequence[Any]) -> list[float | None]:
     return [100e6] * len(settings)
 
 
-def test_two_halves_come_to_the_whole() -> None:
-    """So files of hosts and days are counted wherever they are read."""
+def test_pieces_come_to_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many are read at a time."""
     seen = many(200)
     whole = tally_of(seen, UPLOAD.measured_value, a_hundred)
-    halves = [tally_of(part, UPLOAD.measured_value, a_hundred) for part in (seen[:77], seen[77:])]
-    both = halves[0] + halves[1]
-    assert (both.levels, both.course, both.times) == (whole.levels, whole.course, whole.times)
-    assert both.measured_count == 200
-    assert {k: b._replace(pace=0.0) for k, b in both.beats.items()} == {
-        k: b._replace(pace=0.0) for k, b in whole.beats.items()
-    }
+    monkeypatch.setattr("penstock.report.tally._COUNTED_TOGETHER_MAX", 77)
+    pieces = tally_of(seen, UPLOAD.measured_value, a_hundred)
+    assert (pieces.levels, pieces.course, pieces.times) == (whole.levels, whole.course, whole.times)
+    assert (pieces.measured_count, pieces.beats) == (200, whole.beats)
     size = CONTEXT.payload_size_bytes
-    assert both.pairs[size].xy == pytest.approx(whole.pairs[size].xy)
+    assert pieces.pairs[size].xy == pytest.approx(whole.pairs[size].xy)
 
 
 def test_the_newest_are_told_one_by_one_and_nothing_is_told_twice() -> None:

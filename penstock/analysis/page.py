@@ -57,10 +57,10 @@ def _places(places: Iterable[Row], fits: Iterable[Row]) -> Iterator[dict[str, An
     for place in places:
         fit = fit_of.get(_key(place), {})
         yield {
-            **_rounded(place),
+            **{name: _digits(value) for name, value in place.items()},
             "payload_size_bytes": fit.get("payload_size_bytes"),
             "setting": json.loads(fit["setting"]) if fit else None,
-            **{name: _known_digits(fit.get(name)) for name in _FITTED},
+            **{name: _digits(fit.get(name)) for name in _FITTED},
             "bottleneck": fit.get("bottleneck"),
         }
 
@@ -128,17 +128,9 @@ def _key(row: Row) -> tuple[Any, ...]:
     return tuple(row[name] for name in PLACE)
 
 
-def _rounded(row: Row) -> dict[str, Any]:
-    return {name: _digits(value) if isinstance(value, float) else value for name, value in row.items()}
-
-
-def _known_digits(value: float | None) -> float | None:
-    return None if value is None else _digits(value)
-
-
-def _digits(value: float) -> float:
-    """Nine of them: the order in which many numbers are added shows in the last ones."""
-    return float(f"{value:.9g}")
+def _digits(value: Any) -> Any:
+    """Of a float nine of them: the order in which many numbers are added shows in the last ones."""
+    return float(f"{value:.9g}") if isinstance(value, float) else value
 
 
 # --- For people

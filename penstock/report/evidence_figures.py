@@ -47,7 +47,7 @@ def course_figure(place: PlaceFindings) -> Figure | None:
     ratios = dense.y if dense else [_ratio(one) for one in place.course]
     x = chart.time_axis("date, UTC", moments)
     y = chart.log_axis("measured over expected now", [*ratios, 1.0], show=times_words)
-    changed_at = max((change.changed_at for change in place.changes), default=None)
+    has_aside = not dense and any(one.at < place.changed_at for one in place.course)
     layers: list[chart.Layer] = [
         chart.Band(
             x=[e.begins_at.timestamp(), max(e.ends_at.timestamp(), e.begins_at.timestamp() + _HOUR_SECONDS)],
@@ -58,7 +58,7 @@ def course_figure(place: PlaceFindings) -> Figure | None:
         for e in place.episodes
     ]
     layers.append(chart.Line(x=[x.low, x.high], y=[1.0, 1.0], css="diagonal"))
-    layers += [counted_grid(dense)] if dense else _dots(place, changed_at)
+    layers += [counted_grid(dense)] if dense else _dots(place)
     layers += [
         chart.Mark(x=at, text="changed" if is_apart else "", css="advised", row=0)
         for at, is_apart in _apart([c.changed_at.timestamp() for c in place.changes], (x.high - x.low) / 8)
@@ -77,7 +77,7 @@ def course_figure(place: PlaceFindings) -> Figure | None:
         keys=(
             Key("b0", "measured, darker where more was") if dense else Key("c0", "measured"),
             Key("diagonal", "as expected now"),
-            *([Key("c0 aside", "before the place changed")] if changed_at and not dense else []),
+            *([Key("c0 aside", "before the place changed")] if has_aside else []),
             *([Key("advised", "the place changed")] if place.changes else []),
             *([Key("band", "requests were refused")] if place.episodes else []),
         ),
@@ -99,12 +99,12 @@ def _ratio(sample: Sample) -> float:
     return min(max(math.exp(sample.log_ratio), _RATIO_MIN), _RATIO_MAX)
 
 
-def _dots(place: PlaceFindings, changed_at: datetime | None) -> list[chart.Layer]:
+def _dots(place: PlaceFindings) -> list[chart.Layer]:
     return [
         chart.Point(
             x=one.at.timestamp(),
             y=_ratio(one),
-            css="c0 aside" if changed_at and one.at < changed_at else "c0",
+            css="c0 aside" if one.at < place.changed_at else "c0",
             title=f"{date_words(one.at)}: {times_words(math.exp(one.log_ratio))} what is expected now, {one.setting}",
         )
         for one in place.course

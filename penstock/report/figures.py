@@ -24,7 +24,6 @@ from penstock.report.findings import (
     PlaceFindings,
     Report,
     is_on_curve,
-    is_since_change,
 )
 from penstock.report.judgement_figures import foreseen_figure, regret_figure
 from penstock.report.remarks import cost_words
@@ -134,11 +133,9 @@ def _curve_points(
     colours: Mapping[str, Key],
 ) -> list[chart.Point]:
     """Those that belong on the curve last, so that they lie on top; what was before a change does not."""
-    changed_at = max((change.changed_at for change in place.changes if change.is_certain), default=None)
 
     def belongs(m: Measured) -> bool:
-        is_old = changed_at is not None and m.started_at < changed_at
-        return is_on_curve(curve, m, advised) and not is_old
+        return is_on_curve(curve, m, advised) and m.started_at >= place.changed_at
 
     return [
         _point(
@@ -226,16 +223,18 @@ def _record_figure(place: PlaceFindings, judged: Sequence[Measured]) -> Figure:
             colours,
             x=fitted.expected,
             words=f"{quantity(metric, m.value)}, predicted {interval(metric, fitted)} for {setting_words(m.setting)}",
-            is_aside=not is_since_change(m, place.fit),
+            is_aside=m.started_at < place.changed_at,
         )
         for m, fitted in pairs
     ]
     fitted, promised = place.fitted_coverage, place.promised_coverage
-    has_aside = not all(is_since_change(m, place.fit) for m in judged)
+    has_aside = any(m.started_at < place.changed_at for m in judged)
     since = " since the place changed" if has_aside else ""
+    learned_count = place.fit.observation_count if place.fit else 0
+    learned = "them" if learned_count >= fitted.count else f"the newest {number(learned_count)}"
     description = (
         f"On the diagonal a prediction is exact. {fitted.within_count} of {fitted.count} measurements{since} lie "
-        "within the 90 % interval of the newest fit, which has learned from them"
+        f"within the 90 % interval of the newest fit, which has learned from {learned}"
     )
     if promised.count:
         description += (

@@ -5,9 +5,9 @@ HTML, Markdown and JSON are three ways to write these plain values down; `study.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 from penstock.models.model import Fit
@@ -228,6 +228,11 @@ class PlaceFindings:
         return [advice for advice in self.advice if advice.recommendation.demand == Demand()]
 
     @property
+    def changed_at(self) -> datetime:
+        """See `last_change`; the beginning of time where it never changed."""
+        return last_change(self.fit, self.changes)
+
+    @property
     def news(self) -> list[ChangeFinding]:
         """Changes that are certain, oldest first; none where a rhythm explains them."""
         certain = [change for change in self.changes if change.is_certain]
@@ -266,9 +271,11 @@ class Report:
     remarks: tuple[Remark, ...] = ()
 
 
-def is_since_change(measured: Measured, fit: Fit | None) -> bool:
-    """Whether the place of the newest fit is the one that was measured then."""
-    return fit is None or fit.changed_at is None or measured.started_at >= fit.changed_at
+def last_change(fit: Fit | None, changes: Iterable[ChangeFinding]) -> datetime:
+    """Since when a place is as it is: by the newest fit, which forgets, and by what is certain of what was written."""
+    by_fit = [fit.changed_at] if fit is not None and fit.changed_at is not None else []
+    certain = (change.changed_at for change in changes if change.is_certain)
+    return max([*by_fit, *certain], default=datetime.min.replace(tzinfo=UTC))
 
 
 def is_on_curve(curve: Curve, measured: Measured, advised: Any) -> bool:

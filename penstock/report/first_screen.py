@@ -13,7 +13,16 @@ from penstock.report.findings import Advice, ClientGain, PlaceFindings, PlaceVer
 from penstock.report.material import Copy
 from penstock.report.remarks import HELPS_FROM, JUDGED_COUNT_MIN, cost_words, likeliest_failure
 from penstock.report.rhythm import rhythm_sentence
-from penstock.report.wording import age_words, capital, date_words, gain_span, interval, percent, place_words
+from penstock.report.wording import (
+    age_words,
+    capital,
+    date_words,
+    gain_span,
+    interval,
+    percent,
+    place_words,
+    span,
+)
 from penstock.units import counted, format_bytes, format_seconds, label, number
 from penstock.vocabulary import Basis, Estimate
 
@@ -114,6 +123,7 @@ def _facts(
     if made.has_expired(now):
         until = f"out of date since {date_words(made.expires_at)} UTC"
     facts.append(("How fresh", f"measured {age_words(made.newest_observation_at, now)}; {until}"))
+    facts += _refutation(place.value_metric, expected, advice, verdict.gains)
     facts += _limits(advice)
     facts.append(("What it cost", _cost(verdict)))
     return facts
@@ -156,6 +166,21 @@ def _sure(place: PlaceFindings, basis: Basis) -> str:
     if judged.count >= JUDGED_COUNT_MIN:
         words += f"; {judged.within_count} of the last {judged.count} came as foreseen (90 % is right)"
     return words
+
+
+def _refutation(
+    metric: str, expected: Estimate | None, advice: Advice, gains: tuple[ClientGain, ...]
+) -> list[tuple[str, str]]:
+    """What anybody can measure who does not believe it."""
+    default = advice.default_expected
+    if expected is None or default is None or not gains:
+        return []
+    words = (
+        f"{gains[0].client}'s defaults outside {span(metric, default)} in more than one of ten measurements"
+    )
+    if default != expected:
+        words += f", or these outside {span(metric, expected)}"
+    return [("What would refute it", capital(words))]
 
 
 def _limits(advice: Advice) -> list[tuple[str, str]]:

@@ -57,19 +57,19 @@ def regrets(
     value_of: Callable[[Any], Estimate | None],
     *,
     best: Any,
-    since: datetime | None,
+    since: datetime,
 ) -> tuple[Regret, ...]:
     """Of ordinary advice for one size, oldest first; of a place that changed, from then on alone."""
     top = value_of(best)
     if top is None or top.expected <= 0:
         return ()
     known = [r for r in advised if r.basis is not Basis.DEFAULT]
-    before = [r for r in known if since is not None and r.issued_at < since]
+    before = [r for r in known if r.issued_at < since]
     found = []
     for one in [*before[-1:], *known[len(before) :]]:
         value = value_of(one.setting)
         if value is not None:
-            at = one.issued_at if since is None else max(one.issued_at, since)
+            at = max(one.issued_at, since)
             lost = max(0.0, 1.0 - value.expected / top.expected)
             found.append(Regret(at=at, setting=one.setting, lost_fraction=lost))
     return tuple(found)

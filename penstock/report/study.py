@@ -19,7 +19,7 @@ from penstock.models.model import Fit, HasForesight, PerformanceModel, speaks_of
 from penstock.models.study import HasStudies, Study
 from penstock.optimizer.recommendation import recommend
 from penstock.optimizer.reports import own, reported
-from penstock.report.changes import change_findings
+from penstock.report.changes import ChangeFinding, change_findings
 from penstock.report.clients import clients
 from penstock.report.density import over_knob, over_time
 from penstock.report.distributions import spreads
@@ -35,7 +35,7 @@ from penstock.report.findings import (
     Report,
     SettingRecord,
     Surface,
-    is_since_change,
+    last_change,
 )
 from penstock.report.judgement import Hearsay, Regret, hearsay, regrets
 from penstock.report.material import Material
@@ -185,7 +185,7 @@ class _Studied:
     def findings(self) -> PlaceFindings:
         """All but what is to be said first."""
         material, place, tally, measured = self._material, self._place, self._tally, self._measured
-        newest_fit, curves = self._expectations.fit, self._curves()
+        curves = self._curves()
         probed = [m for m in measured if m.origin == Origin.PROBE.value] or measured  # which nobody can forge
         is_readable = self._expectations.is_readable
         return PlaceFindings(
@@ -203,9 +203,12 @@ class _Studied:
             measured=measured,
             records=self._records,
             histories=self._histories,
-            fitted_coverage=_coverage((m.value, m.fitted) for m in probed if is_since_change(m, newest_fit)),
+            fitted_coverage=_coverage(
+                (m.value, m.fitted) for m in probed if m.started_at >= self._changed_at
+            ),
             promised_coverage=_coverage((m.value, m.promised) for m in measured),
             inconclusives=tuple(i for i in material.inconclusives if i.context.place == place),
+            changes=self._changes,
             episodes=episodes(self._beats),
             rhythms=tuple(rhythms(self._samples())),
             spreads=spreads(tally),
@@ -222,14 +225,9 @@ class _Studied:
         advice = self._most_measured
         if advice is None:
             return findings
-        known = [change for change in self._material.changes if change.place == self._place]
-        size = advice.context.payload_size_bytes
-        changed = dataclasses.replace(
-            findings, changes=change_findings(self._model, known, self._own or self._believed, size)
-        )
         place_count = sum(place.operation == self._place.operation for place in _places(self._material))
-        verdict = verdict_on(self._material, changed, advice, place_count=place_count, moments=self._moments)
-        return dataclasses.replace(changed, verdict=verdict)
+        verdict = verdict_on(self._material, findings, advice, place_count=place_count, moments=self._moments)
+        return dataclasses.replace(findings, verdict=verdict)
 
     @property
     def _size_counts(self) -> Counter[int]:
@@ -255,6 +253,19 @@ class _Studied:
         return (), ()
 
     # --- What happened over time. ---
+
+    @cached_property
+    def _changes(self) -> tuple[ChangeFinding, ...]:
+        known = [change for change in self._material.changes if change.place == self._place]
+        advice = self._most_measured
+        if advice is None:
+            return ()
+        size = advice.context.payload_size_bytes
+        return change_findings(self._model, known, self._own or self._believed, size)
+
+    @property
+    def _changed_at(self) -> datetime:
+        return last_change(self._expectations.fit, self._changes)
 
     def _detailed(self) -> Iterator[tuple[Observation[Any], float]]:
         """What went well, one by one, since the newest are known so."""
@@ -499,7 +510,7 @@ class _Studied:
             history.recommendations,
             lambda setting: self._expectations.of(advice.context, setting),
             best=advice.setting,
-            since=self._fit.changed_at,
+            since=self._changed_at,
         )
 
     def _studies(self) -> tuple[Study, ...]:

@@ -16,12 +16,22 @@ from penstock.models.sqs.delivery import SqsDeliveryModel
 from penstock.operations.s3.upload import UPLOAD
 from penstock.operations.table import OPERATIONS
 from penstock.report.document import render_json
+from penstock.report.figures import place_figures
 from penstock.report.markdown import escape, render_markdown
 from penstock.report.study import study
 from penstock.report.summary import advice_rows
 from penstock.units import MiB, number
 from penstock.vocabulary import Cost, Demand, Origin, Place
-from tests.factories import CONTEXT, NOON, PLACE, a_fit, a_recommendation, an_observation, recommended
+from tests.factories import (
+    CONTEXT,
+    NOON,
+    PLACE,
+    a_change,
+    a_fit,
+    a_recommendation,
+    an_observation,
+    recommended,
+)
 from tests.unit.report.materials import (
     HOUR,
     a_material,
@@ -82,9 +92,22 @@ def test_only_a_promise_that_was_made_before_and_for_this_setting_is_judged() ->
     before = dataclasses.replace(kept, started_at=NOON)
     other = dataclasses.replace(kept, setting=S3UploadSetting(thread_count=3, part_size_bytes=6 * MiB))
     observations = [before, kept, missed, other]
-    (place,) = study(a_material(observations={PLACE: observations}, histories={CONTEXT: [advice]})).places
+    told = {"observations": {PLACE: observations}, "histories": {CONTEXT: [advice]}}
+    (place,) = study(a_material(**told, changes=[])).places
     assert (place.promised_coverage.within_count, place.promised_coverage.count) == (1, 2)
     assert place.fitted_coverage.count == 4
+
+
+def test_a_change_that_the_fit_has_forgotten_still_divides_what_was_measured() -> None:
+    """A fit rests on the newest alone: of the place of before it would be said that half of it was missed."""
+    assert a_real_fit().changed_at is None
+    (place,) = a_report(changes=[a_change(changed_at=NOON + 3 * HOUR, unchanged_at=NOON + 2 * HOUR)]).places
+    since = [m for m in place.measured if m.started_at >= NOON + 3 * HOUR]
+    assert 0 < place.fitted_coverage.count == len(since) < len(place.measured)
+    assert min(r.at for r in place.regrets) == NOON + 3 * HOUR
+    figure = next(f for f in place_figures(place) if f.title.startswith("Measured against predicted"))
+    assert f"of {len(since)} measurements since the place changed lie" in figure.description
+    assert "before the place changed" in [key.text for key in figure.keys]
 
 
 def test_what_is_reported_is_told_apart_and_breaks_no_promise() -> None:
@@ -99,7 +122,7 @@ def test_what_is_reported_is_told_apart_and_breaks_no_promise() -> None:
     )
     measured = dataclasses.replace(boast, origin=Origin.PROBE, reporter_uid=None)
     observations = {PLACE: [measured, boast, boast]}
-    report = study(a_material(observations=observations, histories={CONTEXT: [advice]}))
+    report = study(a_material(observations=observations, histories={CONTEXT: [advice]}, changes=[]))
     (place,) = report.places
     assert (place.promised_coverage.count, place.fitted_coverage.count) == (1, 1)
     for page in (html_of(report), render_markdown(report, is_full=True)):

@@ -15,6 +15,8 @@ TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
     from penstock.client.aiobotocore_config import client_config as client_config
     from penstock.client.aiobotocore_config import part_arguments as part_arguments
+    from penstock.client.aiobotocore_producer import AsyncQueueProducer as AsyncQueueProducer
+    from penstock.client.aiobotocore_queue import AsyncQueueConsumer as AsyncQueueConsumer
     from penstock.client.aiobotocore_reader import open_object as open_object
     from penstock.client.aiobotocore_transfers import download_file as download_file
     from penstock.client.aiobotocore_transfers import download_files as download_files
@@ -25,14 +27,18 @@ if TYPE_CHECKING:
     from penstock.client.many_files import FilesFailedError as FilesFailedError
     from penstock.client.many_files import Summary as Summary
     from penstock.client.many_files import files_below as files_below
+    from penstock.client.sending import SendFailedError as SendFailedError
 
 __getattr__, __dir__ = offered(
     __name__,
     {
         "aiobotocore_config": "client_config part_arguments",
+        "aiobotocore_producer": "AsyncQueueProducer",
+        "aiobotocore_queue": "AsyncQueueConsumer",
         "aiobotocore_reader": "open_object",
         "aiobotocore_transfers": "download_file download_files objects_below upload_files",
         "aiobotocore_writer": "open_writer",
         "many_files": "File FilesFailedError Summary files_below",
+        "sending": "SendFailedError",
     },
 )

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from penstock.client.boto3_config import transfer_arguments as transfer_arguments
     from penstock.client.boto3_config import transfer_config as transfer_config
     from penstock.client.boto3_producer import QueueProducer as QueueProducer
-    from penstock.client.boto3_producer import SendFailedError as SendFailedError
     from penstock.client.boto3_queue import QueueConsumer as QueueConsumer
     from penstock.client.boto3_transfers import download_file as download_file
     from penstock.client.boto3_transfers import download_files as download_files
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from penstock.client.many_files import Summary as Summary
     from penstock.client.many_files import files_below as files_below
     from penstock.client.reader import open_object as open_object
+    from penstock.client.sending import SendFailedError as SendFailedError
     from penstock.client.writer import open_writer as open_writer
     from penstock.client.writer import upload_fileobj as upload_fileobj
 
@@ -40,11 +40,12 @@ __getattr__, __dir__ = offered(
     {
         "boto3_config": "client_config connection_pool_count download_client_config download_config "
         "transfer_arguments transfer_config",
-        "boto3_producer": "QueueProducer SendFailedError",
+        "boto3_producer": "QueueProducer",
         "boto3_queue": "QueueConsumer",
         "boto3_transfers": "download_file download_files objects_below upload_file upload_files",
         "many_files": "File FilesFailedError Summary files_below",
         "reader": "open_object",
+        "sending": "SendFailedError",
         "writer": "open_writer upload_fileobj",
     },
 )

@@ -72,6 +72,25 @@ class DeliveryDemand(CommonDemand, total=False):
     visibility_timeout_seconds: _Number
 
 
+class ConsumerOptions(DeliveryDemand, total=False):
+    """How a queue is consumed, which `penstock.client.boto3_queue.QueueConsumer` explains."""
+
+    message_size_bytes: int
+    advice: Advice | None
+    reporter: Reporter | None
+    report_seconds: float
+    long_poll_seconds: int
+    hold_seconds_max: float
+
+
+class ProducerOptions(DeliveryDemand, total=False):
+    """How messages are sent, which `penstock.client.boto3_producer.QueueProducer` explains."""
+
+    message_size_bytes: int
+    advice: Advice | None
+    try_seconds_max: float
+
+
 class Demand(TransferDemand, DeliveryDemand, total=False):
     """Both, for what takes the operation as an argument."""
 

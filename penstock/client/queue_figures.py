@@ -53,7 +53,7 @@ class Figures:
         self.throttled_count += is_throttled
         self.failed_count += not is_throttled
 
-    def report(self, setting: Mapping[str, float]) -> dict[str, Any]:
+    def report(self, setting: Mapping[str, float], *, client: str) -> dict[str, Any]:
         """In the words of the protocol. The senders are not ours: what they sent is what arrived."""
         duration_seconds = self.duration_seconds
         mean_bytes = self.received_bytes / self.received_count
@@ -70,7 +70,7 @@ class Figures:
             "request_count": requests + failed_count + self.throttled_count,
             "throttled_count": self.throttled_count,
             "failed_count": failed_count,
-            "client": "boto3",
+            "client": client,
             "measures": {
                 "goodput_messages_per_second": self.deleted_count / duration_seconds,
                 "receive_seconds_mean": self.receive_seconds / max(1, self.receive_request_count),

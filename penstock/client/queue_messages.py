@@ -9,8 +9,10 @@ from math import ceil
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any
+
+    Wait = tuple[Callable[[], object], "float | None"]  # until it holds, or for so many seconds
 
 _LINGER_SECONDS = 0.02  # a deletion waits so long for others to share its request
 _LOOK_SECONDS = 0.1  # between looks at what changes without a word: a stop, the age of a message
@@ -23,13 +25,17 @@ _KNOWN_COUNT_MAX = 10_000  # messages that were worked off, by which later copie
 class Messages:
     """What was received and is not yet deleted: how many, how old, and by which handles each is deleted.
 
-    Safe to share between threads. A copy of a message has a handle of its own, and only the newest deletes it for
-    certain. Which one that is cannot be told by when they are noted here, so it is deleted by each.
+    Safe to share between threads, or between the tasks of a loop. Nothing here waits: what is to be waited for is said,
+    and whoever asks does so by `changed`.
+
+    A copy of a message has a handle of its own, and only the newest deletes it for certain. Which one that is cannot be
+    told by when they are noted here, so it is deleted by each.
     """
 
-    def __init__(self, *, window: int = 0, pause_at_seconds: float = 0.0) -> None:
+    def __init__(self, changed: Any = None, *, window: int = 0, pause_at_seconds: float = 0.0) -> None:
         self._window, self._pause_at_seconds = window, pause_at_seconds
-        self._changed = threading.Condition()  # which who holds it may enter again
+        # Which who holds it may enter again; tasks have `penstock.client.tasks.Changes` in its place.
+        self._changed = changed or threading.Condition()
         self._expected_count = 0  # that requests under way may bring
         self._handles: dict[str, dict[str, None]] = {}  # by message, undeleted
         # Of the same, on the monotonic clock, oldest first: when each was received, and since when it is hidden.
@@ -38,7 +44,7 @@ class Messages:
         self._handled: deque[tuple[str, str]] = deque()  # with one of its handles
         self._known: OrderedDict[str, None] = OrderedDict()
         self._unbegun: dict[str, None] = {}  # received, and nobody handles it yet
-        self._polls: dict[int, float] = {}  # by thread: when its poll is over at the latest
+        self._polls: dict[int, float] = {}  # by receiver: when its poll is over at the latest
         self._handling_count = self._giving_back_count = 0
         self._given_back: set[str] = set()
         self._is_stopped = False
@@ -48,26 +54,34 @@ class Messages:
     def undeleted_count(self) -> int:
         return len(self._handles)
 
+    @property
+    def polling_numbers(self) -> set[int]:
+        """The receivers that have a request under way."""
+        return set(self._polls)
+
     def oldest_seconds(self) -> float:
         with self._changed:
             oldest = next(iter(self._hidden_seconds.values()), None)
             return 0.0 if oldest is None else time.monotonic() - oldest
 
-    def take_room(self, count: int, *, poll_seconds: float) -> int:
+    def waits_for_room(self) -> Iterator[Wait]:
+        """Before `take_room`."""
+        yield lambda: self._is_stopped or self._room() > 0, _LOOK_SECONDS
+
+    def take_room(self, count: int, *, poll_seconds: float, receiver: int = 0) -> int:
         """Room for a poll of so many messages or fewer; 0 when there is none just now."""
         with self._changed:
-            self._changed.wait_for(lambda: self._is_stopped or self._room() > 0, _LOOK_SECONDS)
             taken = 0 if self._is_stopped else max(0, min(count, self._room()))
             if taken:
                 self._expected_count += taken
-                self._polls[threading.get_ident()] = time.monotonic() + poll_seconds
+                self._polls[receiver] = time.monotonic() + poll_seconds
             return taken
 
-    def end_poll(self, count: int) -> None:
+    def end_poll(self, count: int, *, receiver: int = 0) -> None:
         """The request has ended; what it brought takes its room by itself."""
         with self._changed:
             self._expected_count -= count
-            self._polls.pop(threading.get_ident(), None)
+            self._polls.pop(receiver, None)
             self._changed.notify_all()
 
     def is_new(self, message: Mapping[str, Any]) -> bool:
@@ -97,19 +111,38 @@ class Messages:
             self._handling_count += 1
             return True
 
+    def turns(self, messages: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+        """Those to handle now, in their order: what follows what comes back in its message group comes back behind it.
+
+        Whoever takes one has noted what became of it when he takes the next.
+        """
+        stuck: set[str] = set()
+        for message in messages:
+            number, group = message["MessageId"], message.get("Attributes", {}).get("MessageGroupId")
+            if group in stuck:
+                self.give_up(number)
+            elif self.begin(number):
+                yield message
+                if group and number not in self._known:
+                    stuck.add(group)
+
     def note_limits(self, window: int, pause_at_seconds: float) -> None:
         """How many there may be at a time from now on, and how old the oldest may be for more to be received."""
         with self._changed:
             self._window, self._pause_at_seconds = window, pause_at_seconds
             self._changed.notify_all()
 
+    def waits_for_age(self, age_seconds: float) -> Iterator[Wait]:
+        """Before `take_aging`: it is looked at now and then."""
+        yield self._is_over, age_seconds / _LOOKS_PER_AGE
+
     def take_aging(self, age_seconds: float, held_seconds_max: float) -> list[tuple[str, str]] | None:
-        """What is not handled yet and hidden for so long, with the newest handle; None at the end. Looks now and then.
+        """What is not handled yet and hidden for so long, with the newest handle; None at the end.
 
         What was received longer ago than it may be held is left to its timeout.
         """
         with self._changed:
-            if self._changed.wait_for(self._is_over, age_seconds / _LOOKS_PER_AGE):
+            if self._is_over():
                 return None
             now = time.monotonic()
             return [
@@ -165,13 +198,15 @@ class Messages:
             self._giving_back_count -= 1
             self._changed.notify_all()
 
-    def wait_until_idle(self) -> None:
-        """Until nothing is being handled and, as far as that is soon, all is given back and no poll is under way."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._handling_count)
-            self._changed.wait_for(self._holds_nothing, _GIVE_BACK_SECONDS_MAX)
-            self._changed.wait_for(lambda: not self._polls, _POLL_END_SECONDS_MAX)
-            self._changed.wait_for(self._holds_nothing, _GIVE_BACK_SECONDS_MAX)
+    def waits_for_handlers(self) -> Iterator[Wait]:
+        """Until nothing is being handled: that has the time that it takes."""
+        yield lambda: not self._handling_count, None
+
+    def waits_for_the_rest(self) -> Iterator[Wait]:
+        """Until, as far as that is soon, all is given back and no poll is under way."""
+        yield self._holds_nothing, _GIVE_BACK_SECONDS_MAX
+        yield lambda: not self._polls, _POLL_END_SECONDS_MAX
+        yield self._holds_nothing, _GIVE_BACK_SECONDS_MAX
 
     def note_handled(self, number: str) -> None:
         """It can be deleted."""
@@ -183,14 +218,17 @@ class Messages:
                     self._known[oldest] = None
             self.put_back([(number, handle) for handle in self._handles[number]])
 
+    def waits_for_handled(self, count: int) -> Iterator[Wait]:
+        """Before `take_handled`: what is to be deleted waits a little for others."""
+        yield lambda: self._handled or self._is_to_give_back(), _LOOK_SECONDS
+        if self._handled:
+            yield lambda: len(self._handled) >= count, _LINGER_SECONDS
+
     def take_handled(self, count: int) -> list[tuple[str, str]] | None:
         """Messages to delete and their handles, up to so many; None when there will be no more."""
         with self._changed:
-            self._changed.wait_for(lambda: self._handled or self._is_to_give_back(), _LOOK_SECONDS)
-            if not self._handled:
-                return None if self._is_over() else []
-            self._changed.wait_for(lambda: len(self._handled) >= count, _LINGER_SECONDS)
-            return None if time.monotonic() >= self._end_seconds else self.pop_handled(count)
+            is_late = time.monotonic() >= self._end_seconds
+            return None if is_late or (not self._handled and self._is_over()) else self.pop_handled(count)
 
     def pop_handled(self, count: int) -> list[tuple[str, str]]:
         """The same without waiting, and also after the end."""
@@ -217,6 +255,12 @@ class Messages:
         with self._changed:
             self._unbegun.pop(number, None)
             self._forget(number)
+
+    def take_back(self, number: str) -> None:
+        """Whoever handled it was interrupted: it is to be given back."""
+        with self._changed:
+            self._unbegun[number] = None
+            self._changed.notify_all()
 
     def end(self, seconds_max: float) -> None:
         """Nothing more is received: what is handled is deleted within this time."""

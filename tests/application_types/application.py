@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import assert_type
 
@@ -11,6 +12,7 @@ from botocore.config import Config
 
 from penstock.client import aiobotocore, asyncio_client, awscrt, boto3, s3fs
 from penstock.client.advice import Advice, Adviser, advise
+from penstock.client.aiobotocore import AsyncQueueConsumer, AsyncQueueProducer
 from penstock.client.boto3 import (
     QueueConsumer,
     Summary,
@@ -42,12 +44,20 @@ def real_types(size: int) -> None:
     assert_type(advise("sqs_delivery", 1024, work_seconds="20ms", message_rate_per_second=200), Advice)
 
 
+async def handle(message: Mapping[str, object]) -> None:
+    """One message."""
+
+
 async def in_a_loop() -> None:
     """The same questions, awaited."""
     assert_type(await asyncio_client.advise("s3_upload", 1, region="eu-west-1"), Advice)
     assert_type(await aiobotocore.download_files(None, {"key": "path"}, "bucket"), Summary)
     async with asyncio_client.AsyncLease("s3_upload", 1, weight=2.0, object_count=2) as lease:
         assert_type(lease.advice, Advice)
+    async with AsyncQueueConsumer(None, "url", handle, work_seconds="20ms", report_seconds=9.0) as consumer:
+        assert_type(consumer.advice, Advice)
+    async with AsyncQueueProducer(None, "url", message_rate_per_second=200) as producer:
+        await (await producer.send("body", MessageGroupId="a"))
 
 
 def misspelled(size: int, client: object) -> None:
@@ -67,6 +77,7 @@ def misspelled(size: int, client: object) -> None:
     download_files(client, {}, "b", sinks="null")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     open_object(client, "b", "k", acess="random")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     QueueConsumer(client, "url", print, rate=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    AsyncQueueProducer(client, "url", rate=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 
 def mistaken(size: int) -> None:
@@ -74,5 +85,6 @@ def mistaken(size: int) -> None:
     advise("s3_uplaod", size)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     boto3.transfer_config(size, objective="cheap")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     boto3.transfer_config(size, object_count="3")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    AsyncQueueConsumer(size, "url", print)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     boto3.transfer_config(size, work_seconds=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     _ = boto3.transfer_config(size).max_concurency  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]

@@ -32,6 +32,11 @@ CATCHES_ALL = {
         "advise",
     ): "an application gets advice or the defaults, and never an exception",
     (
+        "penstock/client/aiobotocore_producer.py",
+        "_send",
+    ): "whatever aiobotocore raises is for who waits for the message",
+    ("penstock/client/aiobotocore_queue.py", "_ask"): "whatever aiobotocore raises, the consumer goes on",
+    (
         "penstock/client/aiobotocore_transfers.py",
         "_outcome",
     ): "whatever a file fails of is told with it, and others go on",

@@ -7,6 +7,7 @@ from typing import Any
 
 from penstock.client import aiobotocore, asyncio_client, awscrt, boto3, boto3_lease, s3fs
 from penstock.client.advice import Advice, advise, default_advice
+from penstock.client.aiobotocore_producer import AsyncQueueProducer
 from penstock.client.boto3_producer import QueueProducer
 from penstock.client.boto3_queue import QueueConsumer
 from penstock.client.lease import Lease
@@ -44,6 +45,8 @@ async def use_in_a_loop() -> None:
     usable(await asyncio_client.advise("s3_upload", SIZE))
     async with asyncio_client.AsyncLease("s3_upload", SIZE) as lease:
         usable(lease.advice)
+    async with AsyncQueueProducer(a_client(), "https://queue") as producer:
+        usable(producer.advice)
 
 
 def adapt(advice: Advice) -> None:

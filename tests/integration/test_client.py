@@ -333,7 +333,7 @@ def test_the_client_brings_little_along() -> None:
     }
 
 
-@pytest.mark.parametrize("module", ["reporting", "boto3_transfers", "boto3_queue"])
+@pytest.mark.parametrize("module", ["reporting", "boto3_transfers", "boto3_queue", "sending"])
 def test_reporting_brings_little_along_either(module: str) -> None:
     """An SDK, JSON and logging are imported when they are used."""
     program = f"import sys, penstock.client.{module}; print(*sys.modules)"

@@ -25,6 +25,8 @@ from penstock.client import awscrt, boto3_lease
 from penstock.client import boto3 as advised
 from penstock.client import s3fs as advised_s3fs
 from penstock.client.advice import advise
+from penstock.client.aiobotocore_producer import AsyncQueueProducer
+from penstock.client.aiobotocore_queue import AsyncQueueConsumer
 from penstock.client.asyncio_client import AsyncLease
 from penstock.client.asyncio_client import advise as advise_in_loop
 from penstock.client.boto3 import (
@@ -106,6 +108,25 @@ def with_a_queue() -> int:
     return len(handled)
 
 
+async def with_a_queue_in_a_loop() -> int:
+    """The same in an event loop."""
+    async with aiobotocore.session.get_session().create_client("sqs") as client:
+        url = (await client.create_queue(QueueName="oldest-aio"))["QueueUrl"]
+        async with AsyncQueueProducer(client, url) as producer:
+            sent = [await producer.send("x") for _ in range(MESSAGE_COUNT)]
+        handled = {future.result()["MessageId"] for future in sent}
+
+        async def handle(message: Mapping[str, Any]) -> None:
+            handled.discard(message["MessageId"])
+            if not handled:
+                consumer.stop()
+
+        consumer = AsyncQueueConsumer(client, url, handle, long_poll_seconds=1)
+        await asyncio.wait_for(consumer.run(), 200.0)
+        await client.delete_queue(QueueUrl=url)
+    return MESSAGE_COUNT - len(handled)
+
+
 async def with_aiobotocore(lease: AsyncLease, bucket: str, folder: Path) -> int:
     """The same in an event loop; how many threads its share is."""
     size = len(CONTENT)
@@ -149,6 +170,7 @@ def main(bucket: str, folder: Path) -> None:
     assert advise("s3_upload", "1GiB").basis == "measured"
     with_boto3(bucket, folder)
     counted["handled"] = with_a_queue()
+    assert asyncio.run(with_a_queue_in_a_loop()) == MESSAGE_COUNT
     counted["share"] = asyncio.run(with_aiobotocore(lease, bucket, folder))
     with_s3fs(bucket, folder)
     setting = {"thread_count": 3, "part_size_bytes": 8 << 20}

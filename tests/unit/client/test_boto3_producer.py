@@ -19,9 +19,10 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.client import boto3_producer
+from penstock.client import queue_advice, sending
 from penstock.client.advice import Advice, default_advice
-from penstock.client.boto3_producer import BATCH_BYTES_MAX, QueueProducer, SendFailedError
+from penstock.client.boto3_producer import QueueProducer
+from penstock.client.sending import BATCH_BYTES_MAX, SendFailedError
 from penstock.units import KiB
 from tests.advice import a_queue_advice
 from tests.programs import ran
@@ -70,7 +71,7 @@ def advice(threads: int = 4, batch: int = 10, rate: float = 0.0) -> Advice:
 
 @pytest.fixture(autouse=True)
 def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(boto3_producer, "_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(sending, "_PAUSE_SECONDS", 0.001)
 
 
 def producing(queue: Queue, url: str = URL, **options: Any) -> QueueProducer:
@@ -203,23 +204,23 @@ def send_all(producer: QueueProducer, bodies: list[str], sent: list[Future[Any]]
 def test_who_sends_waits_while_too_many_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory is bounded, by messages and by bytes."""
     for name, bound, body in (("HELD_COUNT_MAX", 5, "x"), ("HELD_BYTES_MAX", 5 * KiB, "x" * KiB)):
-        monkeypatch.setattr(boto3_producer, name, bound)
+        monkeypatch.setattr(sending, name, bound)
         queue, sent = Queue(), list[Future[Any]]()
         queue.may_answer.clear()
         producer = producing(queue)
-        sending = threading.Thread(target=send_all, args=(producer, [body] * 9, sent))
-        sending.start()
-        sending.join(0.2)
+        sender = threading.Thread(target=send_all, args=(producer, [body] * 9, sent))
+        sender.start()
+        sender.join(0.2)
         assert len(sent) == 5
         queue.may_answer.set()
-        sending.join(20.0)
+        sender.join(20.0)
         producer.close()
         assert len(queue.taken) == 9
 
 
 def test_who_hears_of_a_message_may_send_another(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where no more may be held: the one thread that could make room would wait for itself."""
-    monkeypatch.setattr(boto3_producer, "HELD_COUNT_MAX", 1)
+    monkeypatch.setattr(sending, "HELD_COUNT_MAX", 1)
     queue, answered = Queue(), Future[Any]()
     with producing(queue, advice=advice(threads=1)) as producer:
 
@@ -284,9 +285,9 @@ def test_it_follows_the_advice(monkeypatch: pytest.MonkeyPatch) -> None:
         default_advice("sqs_delivery", 1024, "none"),
     ]
     monkeypatch.setattr(
-        boto3_producer, "advise_in", lambda *_: found.pop(0) if found else advice(threads=2, batch=5)
+        queue_advice, "advise_in", lambda *_: found.pop(0) if found else advice(threads=2, batch=5)
     )
-    monkeypatch.setattr(boto3_producer, "_FOLLOW_SECONDS", 0.0)
+    monkeypatch.setattr(sending, "_FOLLOW_SECONDS", 0.0)
     queue, followed = Queue(), list[tuple[int, int, int]]()
     with QueueProducer(queue, URL) as producer:
         followed.append((producer.sender_thread_count, producer.batch_message_count, len(producer._threads)))

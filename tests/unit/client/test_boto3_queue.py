@@ -10,15 +10,17 @@ import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
 from types import FrameType, SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from penstock.api import wire
-from penstock.client import boto3_queue, queue_messages, sdk_client
+from penstock.client import boto3_queue, consuming, queue_messages, sdk_client
 from penstock.client.advice import Advice, default_advice
+from penstock.client.aiobotocore_queue import AsyncQueueConsumer
 from penstock.client.boto3_queue import QueueConsumer
 from tests.advice import a_queue_advice, an_advice
 from tests.factories import NOON
@@ -142,7 +144,17 @@ def advice(
     return a_queue_advice(deleters=2, batch=batch, window=window, derived=derived, demand=demand)
 
 
-def consumed(
+Consumed = Callable[..., FakeReporter]
+
+
+@pytest.fixture(params=["boto3", "aiobotocore"])
+def consumed(request: pytest.FixtureRequest) -> Consumed:
+    """By threads, and by tasks."""
+    return partial(consumed_by, in_threads if request.param == "boto3" else in_a_loop)
+
+
+def consumed_by(
+    work: Callable[..., contextlib.AbstractContextManager[Callable[[], None]]],
     queue: FakeQueue,
     handle: Callable[[Mapping[str, Any]], object],
     *,
@@ -151,17 +163,67 @@ def consumed(
 ) -> FakeReporter:
     """Run a consumer until the queue is empty, or something else has happened."""
     reporter = FakeReporter()
-    told: Any = reporter
-    consumer = QueueConsumer(queue, URL, handle, advice=given or advice(), reporter=told, long_poll_seconds=1)
-    running = threading.Thread(target=consumer.run)
-    running.start()
-    limit = time.monotonic() + 20.0
-    while not (until or (lambda: not queue.left))() and time.monotonic() < limit:
-        time.sleep(0.002)
-    consumer.stop()
-    running.join(20.0)
-    assert not running.is_alive()
+    options = {"advice": given or advice(), "reporter": reporter, "long_poll_seconds": 1}
+    with work(queue, handle, options) as stop:
+        limit = time.monotonic() + 20.0
+        while not (until or (lambda: not queue.left))() and time.monotonic() < limit:
+            time.sleep(0.002)
+        stop()
     return reporter
+
+
+@contextlib.contextmanager
+def in_threads(
+    queue: FakeQueue, handle: Callable[[Mapping[str, Any]], object], options: Any
+) -> Iterator[Callable[[], None]]:
+    consumer = QueueConsumer(queue, URL, handle, **options)
+    with a_thread(consumer.run):
+        yield consumer.stop
+
+
+@contextlib.contextmanager
+def in_a_loop(
+    queue: FakeQueue, handle: Callable[[Mapping[str, Any]], object], options: Any
+) -> Iterator[Callable[[], None]]:
+    """What is blocking here is called in threads, as it would be in an application."""
+    stops: list[Any] = []
+
+    async def run() -> None:
+        def works(message: Mapping[str, Any]) -> Awaitable[object]:
+            return asyncio.to_thread(handle, message)
+
+        consumer = AsyncQueueConsumer(Awaited(queue), URL, works, **options)
+        stops.append(partial(asyncio.get_running_loop().call_soon_threadsafe, consumer.stop))
+        await consumer.run()
+
+    with a_thread(lambda: asyncio.run(run())):
+        assert settled(lambda: bool(stops))
+        yield stops[0]
+
+
+class Awaited:
+    """A queue as a client of aiobotocore has it."""
+
+    def __init__(self, queue: FakeQueue) -> None:
+        config = SimpleNamespace(max_pool_connections=50)
+        self._queue, self.meta = queue, SimpleNamespace(region_name="eu-west-2", config=config)
+
+    def __getattr__(self, name: str) -> Any:
+        async def request(**parameters: Any) -> Any:
+            return await asyncio.to_thread(getattr(self._queue, name), **parameters)
+
+        request.__name__ = name
+        return request
+
+
+@contextlib.contextmanager
+def a_thread(work: Callable[[], None]) -> Iterator[None]:
+    """Which has ended soon after the context."""
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    yield
+    thread.join(20.0)
+    assert not thread.is_alive()
 
 
 @contextlib.contextmanager
@@ -192,16 +254,20 @@ def settled(condition: Callable[[], bool]) -> bool:
 @pytest.fixture(autouse=True)
 def haste(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short waits."""
-    monkeypatch.setattr(boto3_queue, "_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(consuming, "_PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(queue_messages, "_LOOK_SECONDS", 0.01)
     monkeypatch.setattr(queue_messages, "_LINGER_SECONDS", 0.005)
     monkeypatch.setattr(queue_messages, "_POLL_END_SECONDS_MAX", 0.05)
 
 
-def test_every_message_is_handled_once_and_deleted() -> None:
+def test_every_message_is_handled_once_and_deleted(consumed: Consumed) -> None:
     """Also where every third comes as a copy, before or after it was worked off."""
     queue, handled = FakeQueue(300, copy_every=3), Counter[str]()
-    reporter = consumed(queue, lambda message: handled.update([message["MessageId"]]))
+    reporter = consumed(
+        queue,
+        lambda message: handled.update([message["MessageId"]]),
+        until=lambda: not queue.left and not queue._visible,
+    )
     assert queue.left == set()
     assert set(handled.values()) == {1}
     assert len(handled) == 300
@@ -212,7 +278,7 @@ def test_every_message_is_handled_once_and_deleted() -> None:
     assert measures["received_count"] == 400
 
 
-def test_the_report_is_what_the_daemon_reads() -> None:
+def test_the_report_is_what_the_daemon_reads(consumed: Consumed) -> None:
     """The names of the protocol, the threads that were in force, and the load that there was."""
     reporter = consumed(FakeQueue(100), lambda _message: None)
     (report,) = reporter.reports
@@ -231,7 +297,7 @@ def test_the_report_is_what_the_daemon_reads() -> None:
     assert report["measures"]["delete_request_count"] >= 10
 
 
-def test_the_receive_window_is_honoured() -> None:
+def test_the_receive_window_is_honoured(consumed: Consumed) -> None:
     """Never more received and not deleted than advised, however fast the receivers are."""
     queue = FakeQueue(200)
     consumed(queue, lambda _message: time.sleep(0.0005), given=advice(window=12))
@@ -240,7 +306,7 @@ def test_the_receive_window_is_honoured() -> None:
     assert queue.asked_count_max == 10
 
 
-def test_receiving_pauses_while_the_oldest_is_too_old() -> None:
+def test_receiving_pauses_while_the_oldest_is_too_old(consumed: Consumed) -> None:
     """A message that is stuck stops receiving before the timeout brings all the others back."""
     queue, is_stuck = FakeQueue(500), threading.Event()
 
@@ -262,7 +328,7 @@ def test_receiving_pauses_while_the_oldest_is_too_old() -> None:
 
 def test_what_takes_longer_than_the_timeout_is_hidden_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else others handle it, too: what is being handled, and what waits for that, but nothing that was handled."""
-    monkeypatch.setattr(boto3_queue, "_HIDE_AGAIN_FRACTION", 0.02)
+    monkeypatch.setattr(consuming, "_HIDE_AGAIN_FRACTION", 0.02)
     queue, is_done = FakeQueue(30), threading.Event()
     queue.visibility_timeout_seconds = 1
 
@@ -307,18 +373,18 @@ def test_receiving_pauses_by_the_timeout_of_the_queue() -> None:
 
 @pytest.mark.parametrize("answer", [None, {}, {"Attributes": {"VisibilityTimeout": "0"}}], ids=str)
 def test_a_queue_that_does_not_tell_its_timeout_is_consumed_all_the_same(
-    answer: object, monkeypatch: pytest.MonkeyPatch
+    answer: object, monkeypatch: pytest.MonkeyPatch, consumed: Consumed
 ) -> None:
     """Nothing is hidden anew, and nothing fails."""
     queue = FakeQueue(30)
     monkeypatch.setattr(queue, "get_queue_attributes", answer and (lambda **_: answer))
-    monkeypatch.setattr(boto3_queue, "_TIMEOUT_UNKNOWN_SECONDS", 0.01)
+    monkeypatch.setattr(consuming, "_TIMEOUT_UNKNOWN_SECONDS", 0.01)
     consumed(queue, lambda _message: time.sleep(0.005))
     assert queue.left == set()
     assert not queue.hidden
 
 
-def test_what_cannot_be_handled_comes_back(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_cannot_be_handled_comes_back(caplog: pytest.LogCaptureFixture, consumed: Consumed) -> None:
     """It is not deleted, takes no room of the window, and is said in the log."""
     queue = FakeQueue(60)
 
@@ -341,11 +407,11 @@ def test_what_would_end_a_thread_ends_no_receiver(trouble: BaseException) -> Non
         if message["MessageId"] in refused:
             raise trouble
 
-    consumed(queue, handle, until=lambda: queue.left == refused)
+    consumed_by(in_threads, queue, handle, until=lambda: queue.left == refused)
     assert queue.left == refused
 
 
-def test_neither_a_log_that_fails_nor_a_message_that_was_changed_ends_a_receiver() -> None:
+def test_neither_a_log_that_fails_nor_a_message_that_was_changed_ends_a_receiver(consumed: Consumed) -> None:
     """Both are the application's own."""
     queue, log = FakeQueue(50), logging.getLogger("penstock.client")
 
@@ -361,7 +427,7 @@ def test_neither_a_log_that_fails_nor_a_message_that_was_changed_ends_a_receiver
 
     log.addHandler(broken := Broken())
     try:
-        consumed(queue, handle, until=lambda: len(queue.left) == 4)  # type: ignore[arg-type]
+        consumed(queue, handle, until=lambda: len(queue.left) == 4)
     finally:
         log.removeHandler(broken)
     assert queue.left == {"m0", "m10", "m20", "m30"}
@@ -374,11 +440,11 @@ def test_what_nobody_awaits_is_not_deleted() -> None:
 
     async def handle(_message: Mapping[str, Any]) -> None: ...
 
-    consumed(queue, handle, until=lambda: sum(queue._received.values()) == 5)
+    consumed_by(in_threads, queue, handle, until=lambda: sum(queue._received.values()) == 5)
     assert len(queue.left) == 5
 
 
-def test_what_was_handled_and_could_not_be_deleted_in_time_is_not_handled_again() -> None:
+def test_what_was_handled_and_could_not_be_deleted_in_time_is_not_handled_again(consumed: Consumed) -> None:
     """A FIFO queue refuses a handle whose time is over: the message comes back, and is deleted by its new one."""
     queue, handled, refused = FakeQueue(20), Counter[str](), set[str]()
 
@@ -395,7 +461,7 @@ def test_what_was_handled_and_could_not_be_deleted_in_time_is_not_handled_again(
     assert set(handled.values()) == {1}
 
 
-def test_refused_requests_and_deletions_are_tried_again() -> None:
+def test_refused_requests_and_deletions_are_tried_again(consumed: Consumed) -> None:
     """What SQS could not do just now; and the report counts it."""
     queue = FakeQueue(50)
     throttled = RuntimeError("slow down")
@@ -415,9 +481,11 @@ def test_refused_requests_and_deletions_are_tried_again() -> None:
     assert report["measures"]["deleted_count"] == 50
 
 
-def test_a_deletion_that_never_works_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deletion_that_never_works_does_not_hold_up_the_end(
+    monkeypatch: pytest.MonkeyPatch, consumed: Consumed
+) -> None:
     """After a while the message is left to its timeout."""
-    monkeypatch.setattr(boto3_queue, "_END_SECONDS_MAX", 0.1)
+    monkeypatch.setattr(consuming.Consuming, "_end_seconds_max", 0.1)
     queue = FakeQueue(5)
     queue.entry_refusal = lambda _number: False
     consumed(queue, lambda _message: None, until=lambda: len(queue.in_flight) == 5)
@@ -429,7 +497,7 @@ def test_work_that_was_not_stated_and_keeps_all_threads_busy_is_said_once(
     stated: float, line_count: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Two threads worked off four of twenty messages a second, and nobody said why."""
-    monkeypatch.setattr(boto3_queue, "_BUSY_FRACTION", 0.01)  # however long the rest takes here
+    monkeypatch.setattr(consuming, "_BUSY_FRACTION", 0.01)  # however long the rest takes here
     told: Any = FakeReporter()
     consumer = QueueConsumer(
         FakeQueue(200),
@@ -452,7 +520,7 @@ def test_work_that_was_not_stated_is_said_once_there_is_advice_for_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A consumer that began before its daemon; also where the advice is what the SDK does by itself."""
-    monkeypatch.setattr(boto3_queue, "_BUSY_FRACTION", 0.01)
+    monkeypatch.setattr(consuming, "_BUSY_FRACTION", 0.01)
     none = default_advice("sqs_delivery", 1024, "no daemon")
     some = an_advice(
         operation="sqs_delivery",
@@ -483,7 +551,9 @@ def test_work_that_was_not_stated_is_said_once_there_is_advice_for_it(
         worker.join(20.0)
 
 
-def test_a_queue_that_may_not_be_received_from_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_queue_that_may_not_be_received_from_is_said_once(
+    caplog: pytest.LogCaptureFixture, consumed: Consumed
+) -> None:
     """An application that is denied every receive must not look like one whose queue is empty."""
     queue = FakeQueue(5)
     queue.refusals.extend(ConnectionError("access denied") for _ in range(6))
@@ -494,10 +564,10 @@ def test_a_queue_that_may_not_be_received_from_is_said_once(caplog: pytest.LogCa
 
 
 def test_a_queue_that_may_not_be_deleted_from_is_said_once(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, consumed: Consumed
 ) -> None:
     """However often it answers what it is asked beside that."""
-    monkeypatch.setattr(boto3_queue, "_END_SECONDS_MAX", 0.1)
+    monkeypatch.setattr(consuming.Consuming, "_end_seconds_max", 0.1)
     queue, asked = FakeQueue(300), Counter[str]()
 
     def delete_message_batch(**_: object) -> None:
@@ -510,17 +580,17 @@ def test_a_queue_that_may_not_be_deleted_from_is_said_once(
 
 
 def test_a_queue_that_is_throttled_now_and_then_is_not_said_each_time(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, consumed: Consumed
 ) -> None:
     """Answers in between end the silence: a line a minute, also where a log is slow and all threads are refused."""
-    monkeypatch.setattr(boto3_queue, "_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(consuming, "_PAUSE_SECONDS", 0.001)
     queue, asked, said = FakeQueue(300), Counter[str](), list[str]()
 
     def complain(sentence: str, *parts: object) -> None:
         said.append(sentence % parts)
         time.sleep(0.05)
 
-    monkeypatch.setattr(boto3_queue, "complain", complain)
+    monkeypatch.setattr(consuming, "complain", complain)
     receive = queue.receive_message
 
     def receive_every_other_time(**parameters: Any) -> Any:
@@ -536,11 +606,11 @@ def test_a_queue_that_is_throttled_now_and_then_is_not_said_each_time(
 
 
 def test_deletions_that_are_refused_one_by_one_are_not_tried_in_a_hurry(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, consumed: Consumed
 ) -> None:
     """By five threads at most: a service that is in trouble is not asked as often as it can answer."""
-    monkeypatch.setattr(boto3_queue, "_PAUSE_SECONDS", 0.1)
-    monkeypatch.setattr(boto3_queue, "_END_SECONDS_MAX", 0.1)
+    monkeypatch.setattr(consuming, "_PAUSE_SECONDS", 0.1)
+    monkeypatch.setattr(consuming.Consuming, "_end_seconds_max", 0.1)
     queue, asked, began = FakeQueue(100), Counter[str](), time.monotonic()
     delete = queue.delete_message_batch
 
@@ -554,10 +624,12 @@ def test_deletions_that_are_refused_one_by_one_are_not_tried_in_a_hurry(
     assert asked["delete"] <= 5 * (1 + (time.monotonic() - began) / 0.1)
 
 
-def test_deletions_that_fail_after_the_stop_are_not_tried_in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deletions_that_fail_after_the_stop_are_not_tried_in_a_hurry(
+    monkeypatch: pytest.MonkeyPatch, consumed: Consumed
+) -> None:
     """SQS is not asked more often than before, though nobody waits for a stop any more."""
-    monkeypatch.setattr(boto3_queue, "_PAUSE_SECONDS", 0.1)
-    monkeypatch.setattr(boto3_queue, "_END_SECONDS_MAX", 0.5)
+    monkeypatch.setattr(consuming, "_PAUSE_SECONDS", 0.1)
+    monkeypatch.setattr(consuming.Consuming, "_end_seconds_max", 0.5)
     queue, asked = FakeQueue(100), Counter[str]()
 
     def refuse(**_: object) -> None:
@@ -594,7 +666,9 @@ def test_an_interrupt_leaves_no_thread_behind(monkeypatch: pytest.MonkeyPatch) -
     assert queue.in_flight == set()
 
 
-def test_a_queue_is_advised_and_reported_for_where_and_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queue_is_advised_and_reported_for_where_and_what_it_is(
+    monkeypatch: pytest.MonkeyPatch, consumed: Consumed
+) -> None:
     """A FIFO queue of another region is nothing to learn a standard queue of this one from; nor is it advised so."""
     asked: list[dict[str, object]] = []
 
@@ -676,7 +750,7 @@ def test_advice_that_was_given_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     assert consumer.advice is given
 
 
-def test_a_queue_that_is_empty_reports_nothing() -> None:
+def test_a_queue_that_is_empty_reports_nothing(consumed: Consumed) -> None:
     """There is nothing to learn from waiting."""
     assert consumed(FakeQueue(0), lambda _message: None).reports == []
 

@@ -1,0 +1,126 @@
+"""Knows how to send messages to an SQS queue with aiobotocore as advised, many at a time, and what became of each.
+
+    from penstock.client.aiobotocore_producer import AsyncQueueProducer
+
+    async with AsyncQueueProducer(sqs, queue_url, message_rate_per_second=200) as producer:
+        async for order in orders:
+            (await producer.send(json.dumps(order))).add_done_callback(note)
+
+It is `penstock.client.boto3_producer` for an event loop: `send` waits while too many are held, and returns an
+`asyncio.Future` of what SQS says of the message. What is accepted is sent, or its future says why not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from penstock.client.aiobotocore_upload import to_its_end
+from penstock.client.asyncio_client import in_thread
+from penstock.client.sending import EXIT_SECONDS_MAX, Message, Sending
+from penstock.client.tasks import Changes, begin_missing
+
+TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from penstock.client.tasks import Tasks
+
+
+class AsyncQueueProducer(Sending):
+    """Sends with the advised tasks, batches and rate, from `async with` on. Its arguments are `QueueProducer`'s."""
+
+    _condition_of, _asks_at_once = Changes, False
+    _changed: Changes
+    _door: asyncio.Lock  # of the loop in which it is opened
+
+    async def send(self, body: str, **entry: Any) -> asyncio.Future[Mapping[str, Any]]:
+        """Accept a message, when it may be held; `entry` has what else aiobotocore takes of one.
+
+        Raises ValueError for what no request can hold, and RuntimeError when it is closed. Who is cancelled here has
+        sent nothing; who is while he awaits the future has.
+        """
+        message = Message({"MessageBody": body, **entry})
+        if self._is_closed:
+            raise RuntimeError("the producer is closed, or not open yet: `async with` opens it")
+        async with self._door:  # in the order in which they came, of whom the first alone looks for room
+            await self._changed.wait([(lambda: self._has_room(message), None)])
+            future: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
+            message.future = future
+            self._accept(message)
+        return future
+
+    async def flush(self, *, timeout_seconds: float | None = None) -> bool:
+        """Wait until all that was accepted has ended; whether it has, in time."""
+        self._hurried_count += 1
+        self._changed.notify_all()
+        try:
+            await self._changed.wait([(lambda: not self._held_count, timeout_seconds)])
+        finally:
+            self._hurried_count -= 1
+        return not self._held_count
+
+    async def aclose(self, *, timeout_seconds: float | None = None) -> None:
+        """Accept no more, and send what was accepted. What was not in time, or until a cancel, its future says."""
+        self._is_closed = True
+        try:
+            self._start()  # who sends may have been cancelled, with all others at the end of a loop
+            await self.flush(timeout_seconds=timeout_seconds)
+        finally:
+            for task in self._tasks.values():
+                task.cancel()
+            await to_its_end(asyncio.wait(self._tasks.values()))
+            self._give_up()
+
+    async def __aenter__(self) -> AsyncQueueProducer:
+        await self._follow()
+        self._door, self._is_closed = asyncio.Lock(), False
+        self._start()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Who is cancelled does not wait long for what was accepted."""
+        is_cancelled = kind is not None and issubclass(kind, asyncio.CancelledError)
+        await self.aclose(timeout_seconds=EXIT_SECONDS_MAX if is_cancelled else None)
+
+    def _begin(self) -> None:
+        super()._begin()
+        self._is_closed = True
+        self._tasks: Tasks = {}
+
+    async def _follow(self) -> None:
+        """Send as is advised now."""
+        advice = await in_thread(partial(self._asking.news, self.advice))
+        if advice is not None:
+            self._obey(advice)
+
+    def _start(self) -> None:
+        begin_missing(self._tasks, [(self._send_all, number) for number in range(self.sender_thread_count)])
+
+    async def _send_all(self, number: int) -> None:
+        while number < self.sender_thread_count:
+            await self._changed.wait(self._waits_to_send())
+            batch = self._take()
+            if batch is None:
+                return
+            if batch:
+                await asyncio.sleep(await self._send(batch))
+
+    async def _send(self, batch: list[Message]) -> float:
+        """For how many seconds to pause then. Who is cancelled has sent none of it, as far as he knows."""
+        answer: Any
+        try:
+            if self._is_to_ask():
+                await self._follow()
+                self._start()
+            await asyncio.sleep(self._pace.pause_seconds(len(batch)))
+            answer = await self._client.send_message_batch(**self._request(batch))
+        except Exception as trouble:  # noqa: BLE001 - whatever aiobotocore raises is for who waits for the message
+            answer = trouble
+        except BaseException:
+            for message in batch:
+                message.was_cut_off = True
+            self._put_back(batch)
+            raise
+        return self._note(batch, answer)

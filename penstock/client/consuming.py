@@ -1,0 +1,249 @@
+"""Knows what a consumer of a queue decides: the same for threads and for tasks.
+
+What is advised and how it is followed, what is asked of SQS and what its answers mean, what is said in the log and what
+is reported. `boto3_queue` and `aiobotocore_queue` ask, wait, and call whoever handles messages.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from penstock.client.arguments import advised
+from penstock.client.complaint import complain
+from penstock.client.operations import SQS_DELIVERY
+from penstock.client.queue_advice import QueueAdvice
+from penstock.client.queue_figures import Figures
+from penstock.client.queue_messages import Messages
+from penstock.client.reporting import Reporter, default_reporter
+
+TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Any
+
+    from typing_extensions import Unpack
+
+    from penstock.client.advice import Advice
+    from penstock.client.demand import DeliveryDemand
+
+    Work = tuple[Callable[[int], Any], int]  # and the number of who does it
+
+MESSAGE_COUNT_MAX = 10  # of one request
+WINDOW_MESSAGE_COUNT_MAX = 10_000  # where none is advised
+LONG_POLL_SECONDS = 20  # the longest: it ends as soon as a message is there
+_PAUSE_SECONDS = 0.5  # after a request that failed
+_QUIET_SECONDS = 60.0  # between two lines in the log about requests of one kind
+_REPORT_SECONDS = 60.0
+_BUSY_FRACTION = 0.9  # of the time of all that receive: from here on they have none for more messages
+_WORK_RATIO_MIN = 2.0  # of what handling takes over what was stated
+HOLD_SECONDS_MAX = 3600.0  # for a message that is handled, beyond which it is taken for one that hangs
+_HIDE_AGAIN_FRACTION = 0.5  # of the visibility timeout
+_TIMEOUT_UNKNOWN_SECONDS = 180.0  # as often as for such a one the queue is asked for its own
+
+
+class Consuming:
+    """A consumer of a queue, but for its waiting."""
+
+    _library: str
+    _condition_of: type[Any] = threading.Condition  # by which who waits hears of changes
+    _asks_at_once = True
+    _end_seconds_max = 30.0  # for the deletions that are left at the end
+
+    def __init__(
+        self,
+        sqs_client: Any,
+        queue_url: str,
+        handle: Callable[[Mapping[str, Any]], object],
+        *,
+        message_size_bytes: int = 1024,
+        advice: Advice | None = None,
+        reporter: Reporter | None = None,
+        report_seconds: float = _REPORT_SECONDS,
+        long_poll_seconds: int = LONG_POLL_SECONDS,
+        hold_seconds_max: float = HOLD_SECONDS_MAX,
+        **demand: Unpack[DeliveryDemand],
+    ) -> None:
+        self._asking = QueueAdvice(sqs_client, queue_url, message_size_bytes, advice, demand)
+        self._client, self._url, self._handle = sqs_client, queue_url, handle
+        self._reporter, self._report_seconds = reporter or default_reporter(), report_seconds
+        self._long_poll_seconds, self._hold_seconds_max = long_poll_seconds, hold_seconds_max
+        self._timeout_seconds = 0  # of the queue, as it says
+        self._changed = self._condition_of()
+        self._messages = Messages(self._changed)
+        self._figures = Figures()
+        self._lock = threading.Lock()  # of the figures
+        self._is_stopped = self._has_said_what_work_takes = False
+        self._complained: set[str] = set()  # of requests, since the last answer to each
+        # Of requests: those that are throttled are answered in between.
+        self._quiet_until: dict[str, float] = {}
+        self._take(self._asking.first(is_to_ask=self._asks_at_once))
+
+    @property
+    def undeleted_count(self) -> int:
+        """Messages that were received and not yet deleted."""
+        return self._messages.undeleted_count
+
+    @property
+    def oldest_undeleted_seconds(self) -> float:
+        """How long ago the oldest of them was received; 0 when there is none."""
+        return self._messages.oldest_seconds()
+
+    # --- What is advised
+
+    def _take(self, advice: Advice) -> None:
+        self.advice = advice
+        self._told = told = advised(SQS_DELIVERY, advice, advice.payload_size_bytes)
+        self._receiver_count, self._deleter_count = told.receiver_thread_count, told.deleter_thread_count
+        self._batch = told.batch_message_count
+        self._note_limits()
+
+    def _note_limits(self) -> None:
+        """How many messages, and how old: the age that is advised is for the visibility timeout that it assumes."""
+        pause_at = self._told.receive_pause_at_oldest_undeleted_seconds or float("inf")
+        assumed = self._told.visibility_timeout_seconds
+        if self._timeout_seconds and assumed:
+            pause_at *= self._timeout_seconds / assumed
+        window = self._told.receive_window_message_count or WINDOW_MESSAGE_COUNT_MAX
+        self._messages.note_limits(window, pause_at)
+
+    def _works(
+        self, receive: Callable[[int], Any], delete: Callable[[int], Any], keep: Callable[[int], Any]
+    ) -> Sequence[Work]:
+        """What is to be done at a time. Of each a first one before the others: there may be no room for more."""
+        keepers = [(keep, 0)] if self._hold_seconds_max > 0 else []
+        deleters = [(delete, number) for number in range(self._deleter_count)]
+        receivers = [(receive, number) for number in range(self._receiver_count)]
+        return (deleters[0], receivers[0], *keepers, *deleters[1:], *receivers[1:])
+
+    # --- What is asked, and what the answers mean
+
+    def _poll(self, room: int) -> dict[str, Any]:
+        """The messages of a FIFO queue with their groups."""
+        groups = {"AttributeNames": ["MessageGroupId"]} if self._url.endswith(".fifo") else {}
+        return {"MaxNumberOfMessages": room, "WaitTimeSeconds": self._long_poll_seconds, **groups}
+
+    def _note_received(
+        self, receiver: int, room: int, answer: Any, seconds: float
+    ) -> Sequence[Mapping[str, Any]]:
+        """The messages that are new here."""
+        received = (answer or {}).get("Messages") or []
+        fresh = [message for message in received if self._messages.is_new(message)]
+        self._messages.end_poll(room, receiver=receiver)
+        if answer is not None:
+            with self._lock:
+                self._figures.note_receive(received, seconds, new_count=len(fresh))
+        return fresh
+
+    def _note_unhandled(self, number: str, trouble: BaseException | None) -> None:
+        self._messages.give_up(number)
+        complain("message %s was not handled and comes back", number, trouble=trouble)
+
+    def _note_work(self, began: float) -> None:
+        with self._lock:
+            self._figures.note_work(time.perf_counter() - began)
+        self._messages.note_end()
+
+    def _age_to_hide(self) -> float:
+        """How long what is hidden may be so before that is asked for anew."""
+        return _HIDE_AGAIN_FRACTION * (self._timeout_seconds or _TIMEOUT_UNKNOWN_SECONDS)
+
+    def _note_timeout(self, answer: Any) -> int:
+        """That of the queue, by which receiving pauses from now on; 0 where it does not say, or has none."""
+        self._timeout_seconds = int((answer or {}).get("Attributes", {}).get("VisibilityTimeout", 0))
+        self._note_limits()
+        return self._timeout_seconds
+
+    def _note_hidden(self, receipts: Sequence[tuple[str, str]], answer: Any) -> None:
+        if answer is not None:
+            refused = {int(entry["Id"]) for entry in answer.get("Failed") or ()}
+            self._messages.note_hidden(number for i, (number, _) in enumerate(receipts) if i not in refused)
+
+    def _note_deleted(self, receipts: Sequence[tuple[str, str]], answer: Any, seconds: float) -> float:
+        """What became of each; for how many seconds to pause now."""
+        if answer is None:
+            self._messages.put_back(receipts)  # to be tried again, or they would come back
+            return 0.0
+        refused = {int(entry["Id"]): entry.get("SenderFault", True) for entry in answer.get("Failed") or ()}
+        deleted_count = 0
+        for index, receipt in enumerate(receipts):
+            if refused.get(index) is False:
+                self._messages.put_back([receipt])
+            else:  # where it was refused, its handle is too old: the message has a newer one, or comes back
+                deleted_count += self._messages.note_spent(*receipt) and index not in refused
+        with self._lock:
+            self._figures.note_delete(deleted_count, seconds)
+        return _PAUSE_SECONDS if False in refused.values() else 0.0
+
+    def _note_trouble(self, name: str, began: float, trouble: Exception) -> float:
+        """Of a request; for how many seconds to pause now, also after a stop: what is left is tried no more often."""
+        is_left_behind = self._is_stopped and name == "receive_message"  # its client may be closed by now
+        with self._lock:
+            self._figures.note_trouble(trouble)
+            # Once until there is an answer again: else a role that may not receive would be a queue that is empty.
+            is_known = name in self._complained or began < self._quiet_until.get(name, began)
+            if not is_known and not is_left_behind:
+                self._complained.add(name)
+                self._quiet_until[name] = began + _QUIET_SECONDS
+        if not is_known and not is_left_behind:
+            complain("%s does not answer as it should: %s", self._url, trouble)
+        return _PAUSE_SECONDS
+
+    def _note_answer(self, name: str, began: float, answer: Mapping[str, Any]) -> float:
+        """To a request; the seconds that it took."""
+        self._complained.discard(name)
+        with self._lock:
+            self._figures.retried_count += answer.get("ResponseMetadata", {}).get("RetryAttempts", 0)
+            self._figures.oldest_seconds_max = max(
+                self._figures.oldest_seconds_max, self._messages.oldest_seconds()
+            )
+        return time.perf_counter() - began
+
+    # --- What is reported
+
+    def _report(self) -> None:
+        with self._lock:
+            figures, self._figures = self._figures, Figures()
+        self._say_what_work_takes(figures)
+        if figures.received_count and figures.deleted_count:
+            setting = {
+                **self.advice.setting,
+                "receiver_thread_count": self._receiver_count,
+                "deleter_thread_count": self._deleter_count,
+                "batch_message_count": self._batch,
+            }
+            self._reporter.report(
+                SQS_DELIVERY, **self._asking.place, **figures.report(setting, client=self._library)
+            )
+
+    def _say_what_work_takes(self, figures: Figures) -> None:
+        """Once: where work that was not stated keeps all busy, more of them would be advised for it."""
+        stated = self.advice.document.get("demand")
+        if self._has_said_what_work_takes or not stated:  # what the SDK does by itself knows of none
+            return
+        work_seconds = figures.work_seconds / max(1, figures.worked_count)
+        busy_seconds = _BUSY_FRACTION * self._receiver_count * figures.duration_seconds
+        is_more = work_seconds > _WORK_RATIO_MIN * float(stated.get("work_seconds") or 0.0)
+        if figures.work_seconds > busy_seconds and is_more:
+            complain(
+                "%s receivers are busy handling the messages of %s, each for %.3g s: with work_seconds=%.3g as many "
+                "are advised as that takes",
+                self._receiver_count,
+                self._url,
+                work_seconds,
+                work_seconds,
+            )
+            self._has_said_what_work_takes = True
+
+
+def visibility_entries(handles: Iterable[tuple[str, int]]) -> list[dict[str, Any]]:
+    """For each handle, in how many seconds others may receive its message."""
+    return [
+        {"Id": str(i), "ReceiptHandle": handle, "VisibilityTimeout": seconds}
+        for i, (handle, seconds) in enumerate(handles)
+    ]
+
+
+def deletion_entries(receipts: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
+    """For each message and handle."""
+    return [{"Id": str(i), "ReceiptHandle": handle} for i, (_, handle) in enumerate(receipts)]

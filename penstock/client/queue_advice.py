@@ -1,0 +1,52 @@
+"""Knows how whoever drives a queue asks what is advised, at first and again."""
+
+from __future__ import annotations
+
+from penstock.client.advice import Advice, default_advice
+from penstock.client.operations import SQS_DELIVERY
+from penstock.client.sdk_client import advise_in, region_of
+
+TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+
+class QueueAdvice:
+    """What is advised for one queue; `given` advice replaces asking: whoever states it has asked for himself."""
+
+    def __init__(
+        self,
+        sqs_client: Any,
+        queue_url: str,
+        message_size_bytes: int,
+        given: Advice | None,
+        demand: Mapping[str, Any],
+    ) -> None:
+        # Where the queue is and of which class, as far as it is not where and what a queue usually is.
+        self.place = {name: demand[name] for name in ("region", "service_class") if demand.get(name)}
+        if queue_url.endswith(".fifo"):
+            self.place.setdefault("service_class", "fifo")
+        self.place.setdefault("region", region_of(sqs_client))
+        self._given, self._size_bytes, self._demand = given, message_size_bytes, demand
+
+    def first(self, *, is_to_ask: bool) -> Advice:
+        """To begin with; what the SDK does by itself where nobody may be asked yet."""
+        if self._given is not None:
+            return self._given
+        return (
+            self._asked()
+            if is_to_ask
+            else default_advice(SQS_DELIVERY, self._size_bytes, "no daemon was asked yet")
+        )
+
+    def news(self, known: Advice) -> Advice | None:
+        """Other than what is known, if it is. What the SDK does by itself is nothing to go back to."""
+        if self._given is not None:
+            return None
+        advice = self._asked()
+        is_news = advice.basis != "default" and dict(advice.setting) != dict(known.setting)
+        return advice if is_news else None
+
+    def _asked(self) -> Advice:
+        return advise_in(self.place, SQS_DELIVERY, self._size_bytes, self._demand)

@@ -1,0 +1,273 @@
+"""Knows what becomes of messages that are sent to a queue: the same for threads and for tasks.
+
+What is held and in which order it goes, what shares a request, what an answer means for each message of it, and how the
+advice is followed. `boto3_producer` and `aiobotocore_producer` ask and wait.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+
+from penstock.client.arguments import advised
+from penstock.client.attention import ATTENTION_SECONDS
+from penstock.client.complaint import complain
+from penstock.client.operations import SQS_DELIVERY
+from penstock.client.pace import Pace
+from penstock.client.queue_advice import QueueAdvice
+from penstock.client.queue_figures import THROTTLED
+from penstock.client.sdk_client import pool_count_of, refusal_of
+
+TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from typing import Any
+
+    from typing_extensions import Unpack
+
+    from penstock.client.advice import Advice
+    from penstock.client.demand import DeliveryDemand
+    from penstock.client.queue_messages import Wait
+
+BATCH_BYTES_MAX = 1 << 20  # of one message, and of all of a request together
+HELD_COUNT_MAX = 10_000  # messages that were accepted and have not ended
+HELD_BYTES_MAX = 64 << 20
+TRY_SECONDS_MAX = 60.0  # for a message that is not refused for what it is
+EXIT_SECONDS_MAX = 5.0  # for what is left where nobody closes it, or who does has to end
+_LINGER_SECONDS = 0.02  # where none is advised: a message waits so long for others to share its request
+_PAUSE_SECONDS = 0.5  # after what failed
+_FOLLOW_SECONDS = 60.0  # after which the advice is asked for again
+
+
+class SendFailedError(Exception):
+    """SQS did not take a message; `code` is its word for why."""
+
+    def __init__(self, code: str, sentence: str) -> None:
+        super().__init__(f"{code}: {sentence}")
+        self.code = code
+
+
+class Message:
+    """One that was accepted, and the future of what SQS says of it."""
+
+    __slots__ = ("accepted_at", "entry", "future", "is_alone", "size_bytes", "was_cut_off")
+
+    def __init__(self, entry: dict[str, Any]) -> None:
+        self.entry, self.size_bytes = entry, _size_bytes(entry)
+        if self.size_bytes > BATCH_BYTES_MAX:
+            raise ValueError(f"a message has {self.size_bytes} bytes, and SQS takes {BATCH_BYTES_MAX}")
+        self.accepted_at = time.monotonic()
+        self.future: Any = None
+        self.is_alone = False  # in its request: SQS refused all of one for some message in it
+        self.was_cut_off = False  # from its answer
+
+
+class Sending:
+    """A producer for a queue, but for its waiting."""
+
+    _condition_of: type[Any] = threading.Condition  # by which who waits hears of changes
+    _asks_at_once = True
+
+    def __init__(
+        self,
+        sqs_client: Any,
+        queue_url: str,
+        *,
+        message_size_bytes: int = 1024,
+        advice: Advice | None = None,
+        try_seconds_max: float = TRY_SECONDS_MAX,
+        **demand: Unpack[DeliveryDemand],
+    ) -> None:
+        self._asking = QueueAdvice(sqs_client, queue_url, message_size_bytes, advice, demand)
+        self._client, self._url, self._try_seconds_max = sqs_client, queue_url, try_seconds_max
+        self._is_closed = False
+        self._begin()
+        self._obey(self._asking.first(is_to_ask=self._asks_at_once))
+
+    def _begin(self) -> None:
+        self._changed = self._condition_of()  # which who holds it may enter again
+        self._waiting: deque[Message] = deque()
+        # Of each message group one message waits or is on its way, and these are behind it.
+        self._behind: dict[str, deque[Message]] = {}
+        self._held_count = self._held_bytes = self._hurried_count = 0
+        self._pace = Pace(None)
+
+    # --- What is advised
+
+    def _obey(self, advice: Advice) -> None:
+        self.advice, self._asked_at = advice, time.monotonic()
+        told = advised(SQS_DELIVERY, advice, advice.payload_size_bytes)
+        self.sender_thread_count = min(told.sender_thread_count, pool_count_of(self._client))
+        self.batch_message_count = told.batch_message_count
+        self._linger_seconds = told.batch_linger_seconds or _LINGER_SECONDS
+        self._pace.per_second = told.send_rate_limit_messages_per_second
+
+    def _is_to_ask(self) -> bool:
+        """Whether it is time to ask what is advised, of who asks this."""
+        with self._changed:
+            is_due = time.monotonic() - self._asked_at >= _FOLLOW_SECONDS
+            if is_due:
+                self._asked_at = time.monotonic()
+            return is_due
+
+    # --- What is accepted
+
+    def _has_room(self, message: Message) -> bool:
+        fits = self._held_bytes + message.size_bytes <= HELD_BYTES_MAX
+        return self._is_closed or (fits and self._held_count < HELD_COUNT_MAX)
+
+    def _accept(self, message: Message) -> None:
+        """Raises RuntimeError when it is closed."""
+        if self._is_closed:
+            raise RuntimeError("the producer is closed")
+        self._held_count += 1
+        self._held_bytes += message.size_bytes
+        behind = self._behind.get(group := self._group_of(message))
+        if behind is None:
+            if group:
+                self._behind[group] = deque()
+            self._waiting.append(message)
+            self._changed.notify_all()
+        else:
+            behind.append(message)
+
+    def _group_of(self, message: Message) -> str:
+        """Which keeps its order; in a standard queue a group is a tenant, and has none."""
+        return str(message.entry.get("MessageGroupId", "")) if self._url.endswith(".fifo") else ""
+
+    # --- What shares a request
+
+    def _waits_to_send(self) -> Iterator[Wait]:
+        """Before `_take`: a message waits a little for others."""
+        yield lambda: self._waiting or self._is_over(), ATTENTION_SECONDS
+        if self._waiting:
+            yield self._is_full, self._linger_seconds
+
+    def _take(self) -> list[Message] | None:
+        """Messages for one request, if there are any; None when there will be no more."""
+        with self._changed:
+            batch, size_bytes = list[Message](), 0
+            while self._waiting and len(batch) < self.batch_message_count:
+                size_bytes += self._waiting[0].size_bytes
+                if batch and (
+                    size_bytes > BATCH_BYTES_MAX or batch[-1].is_alone or self._waiting[0].is_alone
+                ):
+                    break
+                batch.append(self._waiting.popleft())
+            return batch or (None if self._is_over() else [])
+
+    def _is_over(self) -> bool:
+        return self._is_closed and not self._held_count
+
+    def _is_full(self) -> object:
+        is_enough = len(self._waiting) >= self.batch_message_count
+        return is_enough or self._hurried_count or not self._waiting or self._waiting[0].is_alone
+
+    def _request(self, batch: list[Message]) -> dict[str, Any]:
+        entries = [{"Id": str(index), **message.entry} for index, message in enumerate(batch)]
+        return {"QueueUrl": self._url, "Entries": entries}
+
+    # --- What became of it
+
+    def _note(self, batch: list[Message], answer: Mapping[str, Any] | Exception) -> float:
+        """What became of each, by an answer or for want of one; for how many seconds to pause now.
+
+        One that SQS cannot take must not take others along: then each is sent by itself.
+        """
+        failed: Mapping[int, tuple[BaseException, bool]]
+        if isinstance(answer, Exception):
+            is_final = _is_final(answer)
+            if is_final and len(batch) > 1:
+                for message in batch:
+                    message.is_alone = True
+                self._put_back(batch)
+                return 0.0
+            failed, answer = dict.fromkeys(range(len(batch)), (answer, is_final)), {}
+        else:
+            failed = {int(told["Id"]): _refusal(told) for told in answer.get("Failed") or ()}
+        taken = {int(told["Id"]): told for told in answer.get("Successful") or ()}
+        again = list[Message]()
+        for index, message in enumerate(batch):
+            if index in taken:
+                self._end(message, taken[index])
+                continue
+            why, is_final = failed.get(index) or (_unsaid(), False)
+            if is_final or time.monotonic() - message.accepted_at > self._try_seconds_max:
+                self._end(message, why)
+            else:
+                again.append(message)
+        self._put_back(again)
+        return _PAUSE_SECONDS if again else 0.0
+
+    def _put_back(self, batch: list[Message]) -> None:
+        """To be sent before what was accepted later."""
+        with self._changed:
+            self._waiting.extendleft(reversed(batch))
+            self._changed.notify_all()
+
+    def _end(self, message: Message, outcome: Any) -> None:
+        """It was sent, or was not; what is behind it in its group may follow."""
+        if message.future.done():
+            pass  # who waited for it was cancelled, and it with him
+        elif isinstance(outcome, BaseException):
+            message.future.set_exception(outcome)
+        else:
+            message.future.set_result(outcome)
+        with self._changed:
+            self._held_count -= 1
+            self._held_bytes -= message.size_bytes
+            behind = self._behind.get(group := self._group_of(message))
+            if behind:
+                self._waiting.append(behind.popleft())
+            else:
+                self._behind.pop(group, None)
+            self._changed.notify_all()
+
+    def _give_up(self) -> None:
+        """What was not sent until now, if there is any."""
+        with self._changed:
+            held_count, left = self._held_count, list(self._waiting)
+            self._waiting.clear()
+            for behind in self._behind.values():
+                left.extend(behind)
+                behind.clear()
+        if held_count:
+            complain(
+                "%s messages for %s were accepted, and it is not known that they were sent",
+                held_count,
+                self._url,
+            )
+        for message in left:
+            unsent = SendFailedError("NotSent", "the producer was closed before it could be")
+            self._end(message, _unsaid() if message.was_cut_off else unsent)
+
+
+def _unsaid() -> SendFailedError:
+    return SendFailedError("Unsaid", "SQS said nothing of it")
+
+
+def _refusal(told: Mapping[str, Any]) -> tuple[SendFailedError, bool]:
+    """Of one message, and whether it is for what the message is."""
+    code = str(told.get("Code", ""))
+    return SendFailedError(code, str(told.get("Message", ""))), told.get(
+        "SenderFault", True
+    ) and code not in THROTTLED
+
+
+def _is_final(trouble: BaseException) -> bool:
+    """Whether to ask again would be answered alike: SQS answers a caller's mistakes below 500."""
+    from botocore.exceptions import ParamValidationError
+
+    code, status = refusal_of(trouble)
+    is_refused = 400 <= status < 500 and code not in THROTTLED
+    return is_refused or isinstance(trouble, (ParamValidationError, TypeError))
+
+
+def _size_bytes(entry: Mapping[str, Any]) -> int:
+    """As SQS counts it: the body, and of attributes their names, types and values."""
+    attributes: Iterable[tuple[str, Mapping[str, Any]]] = entry.get("MessageAttributes", {}).items()
+    told = [entry["MessageBody"]]
+    for name, value in attributes:
+        told += [name, *value.values()]
+    return sum(len(word.encode() if isinstance(word, str) else word) for word in told)

@@ -16,7 +16,9 @@ from penstock.report.difference import welch
 from penstock.report.figure import Table
 from penstock.report.markdown import markdown_tables
 from penstock.report.page import render_tables
-from penstock.units import counted, ends, format_bytes, number, quantity
+from penstock.report.wording import gain_span, interval, percent, times_words
+from penstock.units import counted, format_bytes
+from penstock.vocabulary import Estimate
 
 SLOW_FRACTION = 0.7  # of what hosts of the same place come to
 PEER_COUNT_MIN = 3  # hosts, without which nobody is slow
@@ -158,13 +160,16 @@ def _rows(found: Page) -> Iterator[tuple[str, list[dict[str, str]]]]:
     yield (
         "Who is slow, and why",
         [
-            {**_where(row), "host": row["host"], "of the usual": f"{row['fraction']:.0%}", "why": row["why"]}
+            {**_where(row), "host": row["host"], "of the usual": percent(row["fraction"]), "why": row["why"]}
             for row in found["slow_hosts"]
         ],
     )
     yield (
         "What changed, and where",
-        [{**_where(row), "since": row["day"], "to": f"{row['ratio']:.0%}"} for row in found["changes"]],
+        [
+            {**_where(row), "since": row["day"], "of before": percent(row["ratio"])}
+            for row in found["changes"]
+        ],
     )
     yield (
         "What it cost",
@@ -193,21 +198,25 @@ def _where(row: Row) -> dict[str, str]:
     return named | ({"size": format_bytes(size)} if size else {})
 
 
+def _estimate(row: Row, name: str) -> Estimate:
+    return Estimate(row[f"{name}_low"], row[name], row[f"{name}_high"])
+
+
 def _place_words(row: Row) -> dict[str, str]:
     operation = OPERATIONS.get(row["operation"])
     advised, expected, gained = "-", "-", "-"
     if operation is not None and row["setting"] is not None:
         metric: str = operation.model.value_metric
         advised = operation.words.setting_in_full(row["setting"], row["payload_size_bytes"])
-        low, value, high = (quantity(metric, row[name]) for name in ("value_low", "value", "value_high"))
-        expected = f"{value} ({low} to {high})"
+        expected = interval(metric, _estimate(row, "value"))
         if row["gain"] is not None:
-            gained = f"{number(row['gain'])} x{ends(number(row['gain_low']), number(row['gain_high']))}"
+            gain = _estimate(row, "gain")
+            gained = f"{times_words(gain.expected)}{gain_span(gain)}"
     return {
         **_where(row),
         "hosts": str(row["host_count"]),
         "observations": f"{row['observation_count']:,}",
-        "refused": f"{row['refused_fraction']:.2%}",
+        "refused": percent(row["refused_fraction"]),
         "set": advised,
         "over the SDK's default": gained,
         "expects (90 %)": expected,

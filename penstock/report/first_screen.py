@@ -155,13 +155,10 @@ def _usd(amount: float) -> str:
 def _sure(place: PlaceFindings, basis: Basis) -> str:
     words = _SURE[basis]
     if place.fit is not None and place.fit.observation_count:
-        used, seen = place.fit.observation_count, counted(place.observation_count, "observation")
-        some = (
-            f"the newest {number(used)} of {seen}"
-            if used < place.observation_count
-            else counted(used, "observation")
-        )
-        words += f"; it rests on {some}"
+        used, seen = place.fit.observation_count, place.observation_count
+        some = f"{number(used)} of " if used < seen else ""
+        newest = "the newest " if some and place.measured_count == seen else ""  # of reports only a share
+        words += f"; it rests on {newest}{some}{counted(seen if some else used, 'observation')}"
     judged = place.promised_coverage
     if judged.count >= JUDGED_COUNT_MIN:
         words += f"; {judged.within_count} of the last {judged.count} came as foreseen (90 % is right)"
@@ -176,11 +173,11 @@ def _refutation(
     if expected is None or default is None or not gains:
         return []
     words = (
-        f"{gains[0].client}'s defaults outside {span(metric, default)} in more than one of ten measurements"
+        f"More than one in ten measurements of {gains[0].client}'s defaults outside {span(metric, default)}"
     )
     if default != expected:
-        words += f", or these outside {span(metric, expected)}"
-    return [("What would refute it", capital(words))]
+        words += f", or of the advised setting outside {span(metric, expected)}"
+    return [("What would refute it", words)]
 
 
 def _limits(advice: Advice) -> list[tuple[str, str]]:

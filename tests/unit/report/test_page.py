@@ -20,7 +20,7 @@ from penstock.report.markdown import escape, render_markdown
 from penstock.report.page import render_html
 from penstock.report.study import study
 from penstock.vocabulary import Basis, Context, Estimate, Origin, Place
-from tests.factories import NOON, an_inconclusive
+from tests.factories import NOON, PLACE, an_inconclusive
 from tests.unit.report.materials import (
     HOUR,
     UPLOAD,
@@ -331,6 +331,12 @@ def test_how_sure_it_is_counts_what_the_fit_rests_on() -> None:
     report = a_report(fits=[fit], since=NOON + HOUR)
     (screen,) = first_screens(report)
     assert "it rests on the newest 3 of 6 observations" in dict(screen.facts)["How sure"]
+    said = [dataclasses.replace(o, origin=Origin.APPLICATION, reporter_uid=1) for o in some_observations()]
+    (screen,) = first_screens(a_report(observations={PLACE: [*some_observations(), *said]}))
+    assert "it rests on 6 of 12 observations" in dict(screen.facts)["How sure"]
+    assert dict(screen.facts)["What would refute it"].startswith(
+        "More than one in ten measurements of boto3's defaults outside "
+    )
     assert "3 observations; half" in html_of(report)
     assert "of them; half" not in html_of(report)
 

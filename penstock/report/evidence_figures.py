@@ -66,7 +66,9 @@ def course_figure(place: PlaceFindings) -> Figure | None:
     words = [episode_sentence(e) for e in place.episodes] + [
         change_sentence(change, place.value_metric) for change in place.changes
     ]
-    description = f"{counted(count, 'measurement')} of all settings. " + (
+    others = place.measured_count - count
+    without = f", without {number(others)} that were refused requests or have no value" if others > 0 else ""
+    description = f"{counted(count, 'measurement')} of all settings{without}. " + (
         " ".join(words[-4:]) or "Nothing changed, and nothing was refused for long."
     )
     return drawn(

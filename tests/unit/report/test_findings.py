@@ -110,6 +110,15 @@ def test_a_change_that_the_fit_has_forgotten_still_divides_what_was_measured() -
     assert "before the place changed" in [key.text for key in figure.keys]
 
 
+def test_what_the_course_leaves_out_is_counted() -> None:
+    """Five points beside six observations would else be a riddle."""
+    *seen, last = some_observations()
+    refused = dataclasses.replace(last, throttled_count=last.request_count)
+    (place,) = a_report(observations={PLACE: [*seen, refused]}).places
+    figure = next(f for f in place_figures(place) if f.title.startswith("What was measured over time"))
+    assert figure.description.startswith("5 measurements of all settings, without 1 that were refused")
+
+
 def test_what_is_reported_is_told_apart_and_breaks_no_promise() -> None:
     """Whoever boasts would else make the page say that penstock was wrong."""
     advice = real_advice(0.5)

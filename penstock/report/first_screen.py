@@ -122,7 +122,8 @@ def _facts(
     until = f"valid until {date_words(made.expires_at)} UTC"
     if made.has_expired(now):
         until = f"out of date since {date_words(made.expires_at)} UTC"
-    facts.append(("How fresh", f"measured {age_words(made.newest_observation_at, now)}; {until}"))
+    seen = "reported" if made.basis is Basis.REPORTED else "measured"
+    facts.append(("How fresh", f"{seen} {age_words(made.newest_observation_at, now)}; {until}"))
     facts += _refutation(place.value_metric, expected, advice, verdict.gains)
     facts += _limits(advice)
     facts.append(("What it cost", _cost(verdict)))

@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from penstock.models.model import Fit, PerformanceModel, handed_on
-from penstock.optimizer.reports import hear, reporter
+from penstock.optimizer.reports import Hearing, hear, reporter
 from penstock.vocabulary import Basis, Estimate, Observation, Reason, Recommendation
 
 REASONS = {
@@ -86,17 +86,18 @@ def mean_regret(course: Sequence[Regret], until: datetime) -> float:
 
 def hearsay(
     model: PerformanceModel[Any],
-    fit: Fit,
+    fit: Fit | None,
     probes: Sequence[Observation[Any]],
     reports: Sequence[Observation[Any]],
 ) -> tuple[tuple[Hearsay, ...], tuple[Observation[Any], ...]]:
     """As the daemon hears them at a fit, oldest first: by client and user, who reported most first; what is believed.
 
-    What is believed is at the setting that was in use, with nothing that is not learned from.
+    What is believed is at the setting that was in use, with nothing that is not learned from. Without a fit nothing is
+    looked at.
     """
-    if not reports:
-        return (), ()
-    hearing = hear(model, fit.unreported or handed_on(fit), probes, reports)
+    hearing = Hearing(heard=(), believed=(), learned_from=(), probes=())
+    if fit is not None and reports:
+        hearing = hear(model, fit.unreported or handed_on(fit), probes, reports)
     heard, believed, learned = (
         Counter(one.client for one in some)
         for some in (hearing.heard, hearing.believed, hearing.learned_from)

@@ -160,6 +160,7 @@ def _about_fit(place: PlaceFindings) -> Iterator[Remark]:
 
 
 def _about_trouble(place: PlaceFindings) -> Iterator[Remark]:
+    seen = "measurements" if place.measured_count else "reports that are believed"
     for name, code, title, threshold in _TROUBLES:
         counts = [count for one in place.measured if (count := getattr(one, name))]
         fraction = len(counts) / max(len(place.measured), 1)
@@ -167,7 +168,7 @@ def _about_trouble(place: PlaceFindings) -> Iterator[Remark]:
             yield Remark(
                 code=code,
                 title=title,
-                reason=f"In {len(counts)} of the last {len(place.measured)} measurements ({percent(fraction)}, a "
+                reason=f"In {len(counts)} of the last {len(place.measured)} {seen} ({percent(fraction)}, a "
                 f"warning from {percent(threshold)}), {number(sum(counts))} requests in all.",
                 is_warning=True,
             )

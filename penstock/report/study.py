@@ -247,10 +247,9 @@ class _Studied:
         self, reports: Sequence[Observation[Any]]
     ) -> tuple[tuple[Hearsay, ...], tuple[Observation[Any], ...]]:
         """What became of them, and those that are believed: of the others nothing else on the page knows."""
-        fit = self._expectations.fit
         with contextlib.suppress(*UNREADABLE):
-            return hearsay(self._model, fit, self._own, reports) if fit is not None else ((), ())
-        return (), ()
+            return hearsay(self._model, self._expectations.fit, self._own, reports)
+        return hearsay(self._model, None, self._own, reports)
 
     # --- What happened over time. ---
 

@@ -10,6 +10,7 @@ import pytest
 
 from penstock.models.s3.upload import S3UploadSetting
 from penstock.report.figures import place_figures
+from penstock.report.first_screen import first_screens
 from penstock.report.judgement import hearsay, mean_regret, regrets, sharpness
 from penstock.report.markdown import render_markdown
 from penstock.report.retries import retries, retries_sentence
@@ -17,7 +18,7 @@ from penstock.report.study import JUDGED_COUNT_MAX, study
 from penstock.report.tally import beat_of
 from penstock.units import MiB
 from penstock.vocabulary import Basis, Estimate, Observation, Origin, Reason
-from tests.factories import NOON, PLACE, a_context, a_recommendation, an_observation
+from tests.factories import NOON, PLACE, a_context, a_recommendation, an_observation, recommended
 from tests.unit.report.materials import (
     HOUR,
     UPLOAD,
@@ -140,6 +141,26 @@ def test_where_nothing_is_measured_reports_are_held_against_what_is_known_withou
     assert (told.believed_count, believed) == (0, ())
     circular, _ = hearsay(UPLOAD, dataclasses.replace(fit, unreported=None), [], lies)
     assert circular[0].believed_count == len(lies)
+
+
+def test_what_was_reported_alone_is_not_called_measured() -> None:
+    """Beside 'nothing was measured here' another line would else say when."""
+    told = said("boto3", 1000, 1.0, throttled_count=3)
+    fit = dataclasses.replace(UPLOAD.fit(PLACE, told, prior=None, seed=1), is_from_reports=True)
+    advice = recommended(UPLOAD, fit, a_context())
+    report = a_report(fits=[fit], observations={PLACE: told}, recommendations=[advice], changes=[])
+    (screen,), (place,) = first_screens(report), report.places
+    assert advice.basis is Basis.REPORTED
+    assert dict(screen.facts)["How fresh"].startswith("reported ")
+    (remark,) = [one for one in place.remarks if one.code == "throttled"]
+    assert remark.reason.startswith("In 4 of the last 4 reports that are believed (100 %")
+
+
+def test_reports_that_nothing_was_fitted_to_are_counted_and_not_believed() -> None:
+    """Whoever reports to a daemon that has learned nothing yet would else be told that nothing came."""
+    (place,) = a_report(fits=[], observations={PLACE: said("boto3", 1000, 1.0)}).places
+    (told,) = place.hearsay
+    assert (told.reported_count, told.heard_count, place.observation_count) == (4, 0, 0)
 
 
 def test_retries_are_counted_by_day_and_in_a_row() -> None:

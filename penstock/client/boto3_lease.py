@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import threading
 
+from penstock.client.forks import OfOneProcess
 from penstock.client.lease import Share
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
@@ -27,11 +28,11 @@ OPERATIONS = ("UploadPart", "PutObject")
 _LOOK_SECONDS = 0.5  # a share that has grown is noticed at the next answer, and after this at the latest
 
 
-class Turns:
+class Turns(OfOneProcess):
     """Lets as many requests at a time through as a lease has threads; a thread may have one."""
 
     def __init__(self, lease: Share) -> None:
-        self._lease = lease
+        self._lease, self._process_id = lease, os.getpid()
         self._begin()
 
     @property
@@ -41,8 +42,7 @@ class Turns:
 
     def take(self, **_: object) -> None:
         """Wait for this thread's turn."""
-        if self._process_id != os.getpid():  # a child: nobody holds what threads of its parent held
-            self._begin()
+        self._notice_fork()
         with self._changed:
             while threading.get_ident() not in self._holders and not self._is_free():
                 self._changed.wait(_LOOK_SECONDS)
@@ -54,8 +54,11 @@ class Turns:
             self._holders.discard(threading.get_ident())
             self._changed.notify()
 
+    def _begin_anew(self) -> None:
+        """Nobody holds in a child what threads of its parent held."""
+        self._begin()
+
     def _begin(self) -> None:
-        self._process_id = os.getpid()
         self._changed = threading.Condition()
         self._holders: set[int] = set()
 

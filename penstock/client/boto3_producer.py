@@ -21,6 +21,7 @@ from concurrent.futures import Future
 from penstock.client.attention import ATTENTION_SECONDS
 from penstock.client.complaint import complain
 from penstock.client.crew import run_missing
+from penstock.client.forks import OfOneProcess, close_inherited
 from penstock.client.sending import EXIT_SECONDS_MAX, Message, Sending
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-class QueueProducer(Sending):
+class QueueProducer(OfOneProcess, Sending):
     """Sends with the advised threads, batches and rate.
 
     `advice` replaces asking; `demand` is that of `penstock.client.advice.advise`. The client needs a connection for
@@ -91,14 +92,13 @@ class QueueProducer(Sending):
 
     def _begin(self) -> None:
         super()._begin()
-        self._process_id = os.getpid()
         self._threads: dict[tuple[str, int], threading.Thread] = {}
 
-    def _notice_fork(self) -> None:
+    def _begin_anew(self) -> None:
         """What a parent accepted is its own to send."""
-        if self._process_id != os.getpid():
-            self._begin()
-            self._obey(self.advice)
+        close_inherited(self._client)
+        self._begin()
+        self._obey(self.advice)
 
     def _start(self) -> None:
         """The threads that do not run yet, or as many as there can be. Raises RuntimeError where there can be none."""

@@ -18,6 +18,7 @@ deletes can keep up with, and receiving pauses while the oldest of them is too o
 
 from __future__ import annotations
 
+import os
 import time
 from queue import Empty, SimpleQueue
 
@@ -29,6 +30,7 @@ from penstock.client.consuming import (
     visibility_entries,
 )
 from penstock.client.crew import run_missing
+from penstock.client.forks import OfOneProcess, close_inherited
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     from penstock.client.queue_messages import Wait
 
 
-class QueueConsumer(Consuming):
+class QueueConsumer(OfOneProcess, Consuming):
     """Receives, hands over and deletes, with the advised threads, batches and window.
 
     It asks at the beginning and once in `report_seconds`; `advice` replaces that. `demand` is that of
@@ -63,6 +65,7 @@ class QueueConsumer(Consuming):
         **options: Unpack[ConsumerOptions],
     ) -> None:
         super().__init__(sqs_client, queue_url, handle, **options)
+        self._process_id = os.getpid()
         self._threads: dict[tuple[str, int], threading.Thread] = {}
         # Unlike an Event it may be touched by a signal handler.
         self._stops: SimpleQueue[None] = SimpleQueue()
@@ -73,6 +76,7 @@ class QueueConsumer(Consuming):
         A long poll that is under way is left behind: its thread ends with its answer, and gives that back. An
         exception of a signal handler here, such as KeyboardInterrupt, ends it in the same way before it is raised.
         """
+        self._notice_fork()
         try:
             self._start()
             while not self._waits_for_stop(self._report_seconds):
@@ -84,6 +88,10 @@ class QueueConsumer(Consuming):
             self.stop()
             self._end()
         self._report()
+
+    def _begin_anew(self) -> None:
+        """One that was made before its process was forked has threads in the child alone."""
+        close_inherited(self._client)
 
     def _start(self) -> None:
         """The threads that do not run yet. They hold up no process that ends.

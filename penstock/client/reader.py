@@ -21,6 +21,7 @@ from time import monotonic
 
 from penstock.client.answers import stop
 from penstock.client.attention import ATTENTION_SECONDS
+from penstock.client.forks import OfOneProcess, close_inherited
 from penstock.client.reading import BODY_TRY_COUNT, Opening, Range, Reading, whole
 from penstock.client.threads import Threads
 
@@ -59,15 +60,16 @@ def open_object(
     return ObjectReader(opening.found(s3_client.head_object(**opening.arguments)))
 
 
-class ObjectReader(Reading, io.RawIOBase):
+class ObjectReader(OfOneProcess, Reading, io.RawIOBase):
     """One object, opened by `open_object`. Threads may share it, as they may a file: they have one position."""
 
     def __init__(self, opening: Opening) -> None:
         super().__init__(opening)
+        self._process_id = os.getpid()
         self._open_pools()
 
     def _open_pools(self) -> None:
-        self._process_id, self._lock = os.getpid(), RLock()
+        self._lock = RLock()
         self._pool = Threads(self.thread_count, "penstock-reader")
         self._spare = Threads(_HEDGE_THREAD_COUNT, "penstock-hedge")
 
@@ -161,18 +163,12 @@ class ObjectReader(Reading, io.RawIOBase):
         super()._check()
         self._notice_fork()
 
-    def _notice_fork(self) -> None:
-        """A child has none of its parent's threads, and nothing that they were about to bring.
-
-        Their connections it has, and must not use: each of two processes that read from one socket would have what the
-        other asked for. It closes its own ends, which closes none of its parent's.
-        """
-        if self._process_id != os.getpid():
-            self._ahead.clear()
-            self._pieces.clear()
-            self._open_pools()
-            if hasattr(self._client, "close"):
-                self._client.close()
+    def _begin_anew(self) -> None:
+        """A child has none of its parent's threads, and nothing that they were about to bring."""
+        close_inherited(self._client)
+        self._ahead.clear()
+        self._pieces.clear()
+        self._open_pools()
 
     def _begin(self, asked: Range) -> None:
         asked.content = self._pool.submit_or_call(self._fetch, asked)

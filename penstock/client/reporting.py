@@ -20,6 +20,7 @@ from datetime import datetime, timedelta, timezone
 
 from penstock.client.complaint import complain
 from penstock.client.connection import NoDaemonError, ask, socket_path
+from penstock.client.forks import OfOneProcess
 from penstock.client.sizes import read_size
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
@@ -39,7 +40,7 @@ _EXIT_SECONDS_MAX = 0.5
 _NO_VALUES = (TypeError, ValueError, AttributeError, RecursionError)
 
 
-class Reporter:
+class Reporter(OfOneProcess):
     """A queue of reports to one daemon, and the thread that posts them. Safe to share between threads.
 
     `posted_count` were taken by the daemon, `refused_count` were not (the log has the first reason), and
@@ -53,6 +54,7 @@ class Reporter:
         self.posted_count = self.refused_count = self.dropped_count = 0
         self._has_complained = False
         self._tokens, self._filled_seconds = REPORT_COUNT_BURST, time.monotonic()
+        self._process_id = os.getpid()
         self._begin()
 
     def report(
@@ -130,12 +132,10 @@ class Reporter:
             atexit.unregister(self._finish)
             thread.join(timeout_seconds)
 
-    def _notice_fork(self) -> None:
-        if self._process_id != os.getpid():
-            self._begin()
+    def _begin_anew(self) -> None:
+        self._begin()
 
     def _begin(self) -> None:
-        self._process_id = os.getpid()
         self._changed = threading.Condition()
         self._waiting: deque[str] = deque()  # each as JSON
         self._thread: threading.Thread | None = None

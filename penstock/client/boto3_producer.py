@@ -21,6 +21,7 @@ from concurrent.futures import Future
 from penstock.client.attention import ATTENTION_SECONDS
 from penstock.client.complaint import complain
 from penstock.client.crew import run_missing
+from penstock.client.ending import at_the_end, not_at_the_end
 from penstock.client.forks import OfOneProcess, close_inherited
 from penstock.client.sending import EXIT_SECONDS_MAX, Message, Sending
 
@@ -73,15 +74,13 @@ class QueueProducer(OfOneProcess, Sending):
 
     def close(self, *, timeout_seconds: float | None = None) -> None:
         """Accept no more, and send what was accepted. What was not in time, or until an interrupt, its future says."""
-        import atexit
-
         self._notice_fork()
         with self._changed:
             self._is_closed = True
         try:
             self.flush(timeout_seconds=timeout_seconds)
         finally:
-            atexit.unregister(self._finish)
+            not_at_the_end(self._finish)
             self._give_up()
 
     def __enter__(self) -> QueueProducer:
@@ -102,10 +101,7 @@ class QueueProducer(OfOneProcess, Sending):
 
     def _start(self) -> None:
         """The threads that do not run yet, or as many as there can be. Raises RuntimeError where there can be none."""
-        import atexit
-
-        atexit.unregister(self._finish)  # there may be threads already
-        atexit.register(self._finish)
+        at_the_end(self._finish)
         works = [(self._send_all, number) for number in range(self.sender_thread_count)]
         try:
             run_missing(self._threads, works, "penstock-producer")

@@ -20,6 +20,7 @@ from datetime import datetime, timedelta, timezone
 
 from penstock.client.complaint import complain
 from penstock.client.connection import NoDaemonError, ask, socket_path
+from penstock.client.ending import at_the_end, not_at_the_end
 from penstock.client.forks import OfOneProcess
 from penstock.client.sizes import read_size
 
@@ -127,9 +128,7 @@ class Reporter(OfOneProcess):
             self._changed.notify_all()
             thread = self._thread
         if thread is not None:
-            import atexit
-
-            atexit.unregister(self._finish)
+            not_at_the_end(self._finish)
             thread.join(timeout_seconds)
 
     def _begin_anew(self) -> None:
@@ -154,8 +153,6 @@ class Reporter(OfOneProcess):
     def _has_thread(self) -> bool:
         """Start it if need be; whether it runs: a process may have no more threads, or be at its end."""
         if self._thread is None:
-            import atexit
-
             thread = threading.Thread(target=self._run, name="penstock-reports", daemon=True)
             try:
                 thread.start()
@@ -163,11 +160,12 @@ class Reporter(OfOneProcess):
                 self._complain(str(trouble))
                 return False
             self._thread = thread
-            atexit.register(self._finish)
+            at_the_end(self._finish)
         return True
 
     def _finish(self) -> None:
         if self._process_id == os.getpid():
+            not_at_the_end(self._finish)
             self.flush(timeout_seconds=_EXIT_SECONDS_MAX)
 
     def _run(self) -> None:

@@ -322,3 +322,37 @@ if not child:
 print(os.waitpid(child, 0)[1])
 """
     assert ran([sys.executable, "-c", program], cwd=ROOT, timeout=60).stdout == """0\n["parent's"]\n"""
+
+
+def test_what_was_accepted_is_sent_at_the_end_of_a_child_of_multiprocessing(tmp_path: Path) -> None:
+    """Of one that was forked, too, which passes over what was registered for the end of the interpreter."""
+    program = f"""
+import multiprocessing
+import warnings
+from pathlib import Path
+from tests.unit.client.test_boto3_producer import Queue, producing
+
+warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads
+
+
+class Kept(Queue):
+    def send_message_batch(self, **words):
+        answer = super().send_message_batch(**words)
+        Path({str(tmp_path / "kept")!r}).write_text(str(len(self.taken)))
+        return answer
+
+
+def work():
+    global producer
+    producer = producing(Kept())
+    for _ in range(3):
+        producer.send("accepted")
+
+
+if __name__ == "__main__":
+    child = multiprocessing.get_context("fork").Process(target=work)
+    child.start()
+    child.join()
+    print(child.exitcode, Path({str(tmp_path / "kept")!r}).read_text())
+"""
+    assert ran([sys.executable, "-c", program], cwd=ROOT, timeout=60).stdout == "0 3\n"

@@ -283,6 +283,9 @@ def _request(method: str, target: str, body: bytes | None, *, version: str = "1.
 
 
 def _no_answer(path: str, trouble: Exception) -> SilentError:
+    if isinstance(trouble, ConnectionError):  # so one ends that is started anew, and none that hangs
+        gone = f"the daemon on {path} went away before it had answered ({trouble})"
+        return SilentError(gone, f"ask again, since it may be starting anew; else {_SEE_LOG}")
     return SilentError(f"the daemon on {path} accepts connections but does not answer ({trouble})", _SEE_LOG)
 
 

@@ -286,7 +286,7 @@ def test_something_else_on_the_socket_is_told(tmp_path: Path) -> None:
     with speaking(path, b"220 mail.example ESMTP\r\n"):
         result = CliRunner().invoke(cli, ["status", "--socket", str(path)])
     assert result.exit_code == 3
-    assert "does not answer" in result.output
+    assert "went away before it had answered (it closed the connection within its answer)" in result.output
 
 
 def test_a_name_that_the_locale_has_no_letters_for_is_told_all_the_same(tmp_path: Path) -> None:
@@ -506,14 +506,14 @@ def test_the_doctor_ends_with_1_where_something_is_ill(server: Served, tmp_path:
     assert json.loads(document.stdout)["is_well"] is False
 
 
-def test_the_doctor_tells_a_daemon_that_does_not_answer_from_none(tmp_path: Path) -> None:
+def test_the_doctor_tells_a_daemon_that_goes_away_from_none(tmp_path: Path) -> None:
     """It says what asking came to: its socket need not be looked for."""
     path = tmp_path / "mute.sock"
     with speaking(path, b""):
         asked = CliRunner().invoke(cli, ["doctor", "--local", "--json", "--socket", str(path)])
     (finding,) = (f for f in json.loads(asked.stdout)["findings"] if f["subject"] == "daemon")
-    assert f"{path} accepts connections but does not answer" in finding["sentence"]
-    assert finding["remedy"] == "see its log"
+    assert f"{path} went away before it had answered" in finding["sentence"]
+    assert finding["remedy"] == "ask again, since it may be starting anew; else see its log"
 
 
 def test_a_configuration_that_is_named_says_where_its_daemon_listens(server: Served, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import select
 import socket
 import threading
 import time
@@ -72,6 +73,31 @@ def test_a_full_queue_of_callers_is_waited_for(tmp_path: Path, *, has_room_in_ti
             with pytest.raises(SilentError, match=r"no daemon answers on .*takes too long") as full:
                 ask(path, "GET", "/", timeout_seconds=0.1)
             assert "start penstock" not in full.value.remedy  # one runs, and systemd would do nothing
+
+
+@pytest.mark.parametrize("hangs", [True, False])
+def test_a_daemon_that_ends_is_told_from_one_that_hangs(tmp_path: Path, *, hangs: bool) -> None:
+    """Callers that it had not accepted yet are reset when it is started anew: it does not hang, and is asked again."""
+    path = str(tmp_path / "daemon.sock")
+    daemon = socket.socket(socket.AF_UNIX)
+    daemon.bind(path)
+    daemon.listen(8)
+    if not hangs:
+
+        def end_unaccepted() -> None:
+            select.select([daemon], [], [], 60.0)
+            daemon.close()
+
+        ending = threading.Thread(target=end_unaccepted)
+        ending.start()
+    said = "accepts connections but does not answer" if hangs else "went away before it had answered"
+    with pytest.raises(SilentError, match=said) as silent:
+        ask(path, "GET", "/", timeout_seconds=0.1 if hangs else 60.0)
+    assert silent.value.remedy.startswith("see its log" if hangs else "ask again")
+    if hangs:
+        daemon.close()
+    else:
+        ending.join()
 
 
 def test_a_socket_that_is_closed_to_this_user_is_held_by_somebody(monkeypatch: pytest.MonkeyPatch) -> None:

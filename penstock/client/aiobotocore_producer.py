@@ -1,12 +1,12 @@
 """Knows how to send messages to an SQS queue with aiobotocore as advised, many at a time, and what became of each.
 
-    from penstock.client.aiobotocore_producer import AsyncQueueProducer
+    from penstock.client.aiobotocore import AsyncQueueProducer
 
     async with AsyncQueueProducer(sqs, queue_url, message_rate_per_second=200) as producer:
         async for order in orders:
             (await producer.send(json.dumps(order))).add_done_callback(note)
 
-It is `penstock.client.boto3_producer` for an event loop: `send` waits while too many are held, and returns an
+It is `QueueProducer` of boto3 for an event loop: `send` waits while too many are held, and returns an
 `asyncio.Future` of what SQS says of the message. What is accepted is sent, or its future says why not.
 """
 

@@ -1,11 +1,11 @@
 """Knows how to work off an SQS queue with aiobotocore as advised, and to tell the daemon how that goes.
 
-    from penstock.client.aiobotocore_queue import AsyncQueueConsumer
+    from penstock.client.aiobotocore import AsyncQueueConsumer
 
     async with AsyncQueueConsumer(sqs, queue_url, handle, message_rate_per_second=200, work_seconds=0.02):
         await serve()       # messages are handled meanwhile; or await consumer.run() where there is nothing else to do
 
-It is `penstock.client.boto3_queue` for an event loop: `handle(message)` is async, and as many are awaited at a time as
+It is `QueueConsumer` of boto3 for an event loop: `handle(message)` is async, and as many are awaited at a time as
 are advised to receive. A message is deleted when it returns, and comes back after its timeout when it raises.
 
 Who leaves the block, or calls `stop`, waits for what is being handled. Who is cancelled cancels that, too: its messages
@@ -49,7 +49,7 @@ _left_behind: set[asyncio.Task[None]] = set()  # the loop alone holds no task
 class AsyncQueueConsumer(Consuming):
     """Receives, hands over and deletes, with the advised tasks, batches and window.
 
-    Its arguments are those of `penstock.client.boto3_queue.QueueConsumer`. It asks when it is entered, and once in
+    Its arguments are those of `penstock.client.boto3.QueueConsumer`. It asks when it is entered, and once in
     `report_seconds`. The client needs a connection for each task, and there are no more tasks than it has connections:
     a request that finds none would wait behind long polls.
     """
@@ -145,28 +145,20 @@ class AsyncQueueConsumer(Consuming):
                 self._batch, poll_seconds=self._long_poll_seconds, receiver=number
             )
             if room:
-                for message in self._messages.turns(await self._receive(number, room)):
+                answer, seconds = await self._ask(self._client.receive_message, **self._poll(room))
+                received = self._note_received(number, room, answer, seconds)
+                for message in self._messages.turns(received):
                     await self._work_off(message)
         await self._give_back()
         if late := self._messages.pop_handled(self._batch):  # copies, when nobody else deletes any more
             await self._delete(late)
 
-    async def _receive(self, number: int, room: int) -> Sequence[Mapping[str, Any]]:
-        answer, seconds = None, 0.0
-        try:
-            answer, seconds = await self._ask(self._client.receive_message, **self._poll(room))
-        finally:
-            fresh = self._note_received(number, room, answer, seconds)
-        return fresh
-
     async def _give_back(self) -> None:
         """Make visible again what was received and will not be handled here."""
         while handles := self._messages.take_unbegun(MESSAGE_COUNT_MAX):
             entries = visibility_entries(handles)
-            try:
-                await self._ask(self._client.change_message_visibility_batch, Entries=entries)
-            finally:
-                self._messages.note_given_back()
+            await self._ask(self._client.change_message_visibility_batch, Entries=entries)
+            self._messages.note_given_back()
 
     async def _work_off(self, message: Mapping[str, Any]) -> None:
         """In a task of its own: so it can be told who was cancelled, and what one message does to its context ends."""

@@ -1,6 +1,6 @@
 """Knows how to send messages to an SQS queue with boto3 as advised, many at a time, and what became of each.
 
-    from penstock.client.boto3_producer import QueueProducer
+    from penstock.client.boto3 import QueueProducer
 
     with QueueProducer(sqs, queue_url, message_rate_per_second=200) as producer:
         for order in orders:

@@ -1,6 +1,6 @@
 """Knows how to work off an SQS queue with boto3 as advised, and to tell the daemon how that goes.
 
-    from penstock.client.boto3_queue import QueueConsumer
+    from penstock.client.boto3 import QueueConsumer
 
     consumer = QueueConsumer(sqs, queue_url, handle, message_rate_per_second=200, work_seconds=0.02)
     consumer.run()          # until consumer.stop() is called in another thread or in a signal handler

@@ -73,7 +73,7 @@ class DeliveryDemand(CommonDemand, total=False):
 
 
 class ConsumerOptions(DeliveryDemand, total=False):
-    """How a queue is consumed, which `penstock.client.boto3_queue.QueueConsumer` explains."""
+    """How a queue is consumed, which `penstock.client.boto3.QueueConsumer` explains."""
 
     message_size_bytes: int
     advice: Advice | None
@@ -84,7 +84,7 @@ class ConsumerOptions(DeliveryDemand, total=False):
 
 
 class ProducerOptions(DeliveryDemand, total=False):
-    """How messages are sent, which `penstock.client.boto3_producer.QueueProducer` explains."""
+    """How messages are sent, which `penstock.client.boto3.QueueProducer` explains."""
 
     message_size_bytes: int
     advice: Advice | None

@@ -45,8 +45,8 @@ class QueueAdvice:
         if self._given is not None:
             return None
         advice = self._asked()
-        is_news = advice.basis != "default" and dict(advice.setting) != dict(known.setting)
-        return advice if is_news else None
+        is_news = any(advice.document.get(name) != known.document.get(name) for name in ("setting", "demand"))
+        return advice if is_news and advice.basis != "default" else None
 
     def _asked(self) -> Advice:
         return advise_in(self.place, SQS_DELIVERY, self._size_bytes, self._demand)

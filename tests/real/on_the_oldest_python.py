@@ -25,8 +25,7 @@ from penstock.client import awscrt, boto3_lease
 from penstock.client import boto3 as advised
 from penstock.client import s3fs as advised_s3fs
 from penstock.client.advice import advise
-from penstock.client.aiobotocore_producer import AsyncQueueProducer
-from penstock.client.aiobotocore_queue import AsyncQueueConsumer
+from penstock.client.aiobotocore import AsyncQueueConsumer, AsyncQueueProducer
 from penstock.client.asyncio_client import AsyncLease
 from penstock.client.asyncio_client import advise as advise_in_loop
 from penstock.client.boto3 import (

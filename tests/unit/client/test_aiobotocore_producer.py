@@ -138,12 +138,34 @@ async def test_what_was_accepted_is_sent_when_the_buffer_is_full_at_the_end(
     async with producing(queue, FIFO) as producer:
         sends = [asyncio.ensure_future(producer.send(str(n), MessageGroupId="g")) for n in range(6)]
         await comes(lambda: queue.asked_count)
-        asyncio.get_running_loop().call_later(0.01, queue.let_go.set)
+        closing = asyncio.ensure_future(producer.aclose())
+        await comes(lambda: all(send.done() for send in sends))
+        assert not queue.taken
+        queue.let_go.set()
+        await closing
     done = await asyncio.gather(*sends, return_exceptions=True)
     assert [isinstance(one, RuntimeError) for one in done] == [False] * 3 + [True] * 3
     assert bodies(queue) == ["0", "1", "2"]
     with pytest.raises(RuntimeError, match="closed"):
         await producer.send("more")
+
+
+async def test_nobody_overtakes_who_waits_to_be_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who comes when there is room again is behind who came before: a group would be in another order."""
+    monkeypatch.setattr(sending, "HELD_COUNT_MAX", 1)
+    queue, sends = AsyncQueue(), list[asyncio.Future[Any]]()
+    queue.let_go = asyncio.Event()
+    async with producing(queue, FIFO) as producer:
+
+        def send(body: str) -> None:
+            sends.append(asyncio.ensure_future(producer.send(body, MessageGroupId="g")))
+
+        (await producer.send("first", MessageGroupId="g")).add_done_callback(lambda _: send("third"))
+        send("second")
+        await comes(lambda: queue.asked_count)
+        queue.let_go.set()
+        await comes(lambda: len(sends) == 2 and sends[1].done())
+    assert bodies(queue) == ["first", "second", "third"]
 
 
 async def test_a_cancel_while_it_closes_says_what_was_not_sent(caplog: pytest.LogCaptureFixture) -> None:

@@ -33,11 +33,11 @@ from botocore.config import Config
 
 from bench import results
 from bench.advice_server import Upload, advice_server
-from penstock.client import aiobotocore_transfers
 from penstock.client import boto3 as advised
 from penstock.client.advice import Advice, Adviser
 from penstock.client.boto3 import files_below, upload_files
 from penstock.client.reporting import Reporter
+from penstock.client.transfers import aiobotocore_transfers
 from penstock.lab.link import LinkTruth
 from penstock.lab.worlds import DEMO
 from penstock.trial.stage import CREDENTIALS, lab_endpoint

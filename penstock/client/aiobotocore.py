@@ -9,36 +9,37 @@ async with session.create_client("s3", config=config) as s3:
 
 from __future__ import annotations
 
+import penstock.client.aiobotocore_config  # noqa: F401  # here already where there is no descriptor left to import by
 from penstock.client.elsewhere import offered
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
     from penstock.client.aiobotocore_config import client_config as client_config
     from penstock.client.aiobotocore_config import part_arguments as part_arguments
-    from penstock.client.aiobotocore_producer import AsyncQueueProducer as AsyncQueueProducer
-    from penstock.client.aiobotocore_queue import AsyncQueueConsumer as AsyncQueueConsumer
-    from penstock.client.aiobotocore_reader import open_object as open_object
-    from penstock.client.aiobotocore_transfers import download_file as download_file
-    from penstock.client.aiobotocore_transfers import download_files as download_files
-    from penstock.client.aiobotocore_transfers import objects_below as objects_below
-    from penstock.client.aiobotocore_transfers import upload_files as upload_files
-    from penstock.client.aiobotocore_writer import open_writer as open_writer
-    from penstock.client.many_files import File as File
-    from penstock.client.many_files import FilesFailedError as FilesFailedError
-    from penstock.client.many_files import Summary as Summary
-    from penstock.client.many_files import files_below as files_below
-    from penstock.client.sending import SendFailedError as SendFailedError
+    from penstock.client.queues.aiobotocore_producer import AsyncQueueProducer as AsyncQueueProducer
+    from penstock.client.queues.aiobotocore_queue import AsyncQueueConsumer as AsyncQueueConsumer
+    from penstock.client.queues.sending import SendFailedError as SendFailedError
+    from penstock.client.transfers.aiobotocore_reader import open_object as open_object
+    from penstock.client.transfers.aiobotocore_transfers import download_file as download_file
+    from penstock.client.transfers.aiobotocore_transfers import download_files as download_files
+    from penstock.client.transfers.aiobotocore_transfers import objects_below as objects_below
+    from penstock.client.transfers.aiobotocore_transfers import upload_files as upload_files
+    from penstock.client.transfers.aiobotocore_writer import open_writer as open_writer
+    from penstock.client.transfers.many_files import File as File
+    from penstock.client.transfers.many_files import FilesFailedError as FilesFailedError
+    from penstock.client.transfers.many_files import Summary as Summary
+    from penstock.client.transfers.many_files import files_below as files_below
 
 __getattr__, __dir__ = offered(
     __name__,
     {
         "aiobotocore_config": "client_config part_arguments",
-        "aiobotocore_producer": "AsyncQueueProducer",
-        "aiobotocore_queue": "AsyncQueueConsumer",
-        "aiobotocore_reader": "open_object",
-        "aiobotocore_transfers": "download_file download_files objects_below upload_files",
-        "aiobotocore_writer": "open_writer",
-        "many_files": "File FilesFailedError Summary files_below",
-        "sending": "SendFailedError",
+        "queues.aiobotocore_producer": "AsyncQueueProducer",
+        "queues.aiobotocore_queue": "AsyncQueueConsumer",
+        "transfers.aiobotocore_reader": "open_object",
+        "transfers.aiobotocore_transfers": "download_file download_files objects_below upload_files",
+        "transfers.aiobotocore_writer": "open_writer",
+        "transfers.many_files": "File FilesFailedError Summary files_below",
+        "queues.sending": "SendFailedError",
     },
 )

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import Future
-from contextvars import copy_context
 from functools import partial
-from threading import Lock
 
 from penstock.client import advice as blocking
 from penstock.client.advice import Advice
 from penstock.client.lease import Lease, Share
+from penstock.client.looping import in_thread
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
-    from typing import TypeVar
+    from collections.abc import AsyncGenerator
 
     from typing_extensions import Unpack
 
     from penstock.client.demand import Demand, LeaseOptions
     from penstock.client.operations import Operation
-
-    T = TypeVar("T")
 
 
 async def advise(operation: Operation, payload_size_bytes: int | str, **demand: Unpack[Demand]) -> Advice:
@@ -83,27 +78,3 @@ class AsyncLease(Share):
                 self._loop.call_soon_threadsafe(self._event.set)
         except RuntimeError:
             pass  # the loop was closed, and nobody waits there
-
-
-def in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
-    """What it returns; worked here where there are no more threads, or the loop or the interpreter is at its end.
-
-    It has begun when this returns, and may be shielded: then it is worked to its end whoever is cancelled.
-    """
-    result: Future[T] = Future()
-    first, context = Lock(), copy_context()
-
-    def work_once() -> T:
-        if first.acquire(blocking=False):
-            try:
-                result.set_result(context.run(work))
-            except BaseException as trouble:
-                result.set_exception(trouble)
-                raise
-        return result.result()
-
-    try:
-        return asyncio.get_running_loop().run_in_executor(None, work_once)
-    except RuntimeError:  # and yet a pool that cannot have another thread may leave it to those that it has
-        work_once()
-        return asyncio.wrap_future(result)

@@ -6,14 +6,7 @@ refuses it, and the application gets the SDK's defaults and a line in its log: w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Union
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from penstock.client.advice import Advice
-    from penstock.client.many_files import File
-    from penstock.client.reporting import Reporter
+from typing import Literal, TypedDict, Union
 
 _Size = Union[int, str, None]  # noqa: UP007 - evaluated, and Python 3.9 has no other way
 _Number = Union[float, str, None]  # noqa: UP007
@@ -32,17 +25,6 @@ class CommonDemand(TypedDict, total=False):
     service_class: Literal["standard", "express", "fifo", "fifo-high-throughput"]
 
 
-class FilesOptions(CommonDemand, total=False):
-    """How many files are moved, which `upload_files` of `penstock.client.boto3` explains."""
-
-    advice: Advice | None
-    client_arguments: Mapping[str, Any] | None
-    extra_args: Mapping[str, Any] | None
-    callback: Callable[[int], None] | None
-    on_file: Callable[[File], object] | None
-    reporter: Reporter | None
-
-
 class TransferDemand(CommonDemand, total=False):
     """What an upload or a download may state."""
 
@@ -50,16 +32,6 @@ class TransferDemand(CommonDemand, total=False):
     access: Literal["whole", "random"]
     range_size_bytes: _Size
     sink: Literal["memory", "file", "null"]
-
-
-class StreamOptions(TransferDemand, total=False):
-    """How a stream is written, which `penstock.client.boto3.open_writer` explains."""
-
-    size_bytes: int | None
-    advice: Advice | None
-    extra_args: Mapping[str, Any] | None
-    callback: Callable[[int], None] | None
-    reporter: Reporter | None
 
 
 class DeliveryDemand(CommonDemand, total=False):
@@ -70,25 +42,6 @@ class DeliveryDemand(CommonDemand, total=False):
     work_seconds: _Number
     latency_objective_seconds: _Number
     visibility_timeout_seconds: _Number
-
-
-class ConsumerOptions(DeliveryDemand, total=False):
-    """How a queue is consumed, which `penstock.client.boto3.QueueConsumer` explains."""
-
-    message_size_bytes: int
-    advice: Advice | None
-    reporter: Reporter | None
-    report_seconds: float
-    long_poll_seconds: int
-    hold_seconds_max: float
-
-
-class ProducerOptions(DeliveryDemand, total=False):
-    """How messages are sent, which `penstock.client.boto3.QueueProducer` explains."""
-
-    message_size_bytes: int
-    advice: Advice | None
-    try_seconds_max: float
 
 
 class Demand(TransferDemand, DeliveryDemand, total=False):

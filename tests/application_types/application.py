@@ -23,7 +23,7 @@ from penstock.client.boto3 import (
     upload_files,
 )
 from penstock.client.lease import Lease
-from penstock.client.reader import ObjectReader
+from penstock.client.transfers.reader import ObjectReader
 
 
 def real_types(size: int) -> None:

@@ -32,21 +32,24 @@ CATCHES_ALL = {
         "advise",
     ): "an application gets advice or the defaults, and never an exception",
     (
-        "penstock/client/aiobotocore_producer.py",
+        "penstock/client/queues/aiobotocore_producer.py",
         "_send",
     ): "whatever aiobotocore raises is for who waits for the message",
-    ("penstock/client/aiobotocore_queue.py", "_ask"): "whatever aiobotocore raises, the consumer goes on",
     (
-        "penstock/client/aiobotocore_transfers.py",
+        "penstock/client/queues/aiobotocore_queue.py",
+        "_ask",
+    ): "whatever aiobotocore raises, the consumer goes on",
+    (
+        "penstock/client/transfers/aiobotocore_transfers.py",
         "_outcome",
     ): "whatever a file fails of is told with it, and others go on",
     ("penstock/client/arguments.py", "arguments_of"): "what cannot be told to a library is left to it",
     (
-        "penstock/client/boto3_producer.py",
+        "penstock/client/queues/boto3_producer.py",
         "_send",
     ): "whatever botocore raises is for who waits for the message",
     (
-        "penstock/client/boto3_transfers.py",
+        "penstock/client/transfers/boto3_transfers.py",
         "_outcome",
     ): "whatever a file fails of is told with it, and others go on",
     ("penstock/client/complaint.py", "complain"): "a handler of the application's own log may raise anything",
@@ -55,11 +58,17 @@ CATCHES_ALL = {
         "_take",
     ): "what an application states may be anything, and its transfer goes on",
     (
-        "penstock/client/boto3_queue.py",
+        "penstock/client/queues/boto3_queue.py",
         "_work_off",
     ): "the application's own work on a message may raise anything",
-    ("penstock/client/threads.py", "_call"): "the future carries it to whoever waits, as of any executor",
-    ("penstock/client/boto3_queue.py", "_ask"): "whatever botocore raises, the consumer's thread goes on",
+    (
+        "penstock/client/transfers/threads.py",
+        "_call",
+    ): "the future carries it to whoever waits, as of any executor",
+    (
+        "penstock/client/queues/boto3_queue.py",
+        "_ask",
+    ): "whatever botocore raises, the consumer's thread goes on",
     (
         "penstock/daemon/cycle/conductor.py",
         "run",

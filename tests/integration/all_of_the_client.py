@@ -7,12 +7,12 @@ from typing import Any
 
 from penstock.client import aiobotocore, asyncio_client, awscrt, boto3, boto3_lease, s3fs
 from penstock.client.advice import Advice, advise, default_advice
-from penstock.client.aiobotocore_producer import AsyncQueueProducer
-from penstock.client.boto3_producer import QueueProducer
-from penstock.client.boto3_queue import QueueConsumer
 from penstock.client.lease import Lease
+from penstock.client.queues.aiobotocore_producer import AsyncQueueProducer
+from penstock.client.queues.boto3_producer import QueueProducer
+from penstock.client.queues.boto3_queue import QueueConsumer
 from penstock.client.reporting import default_reporter, report
-from penstock.client.writer import open_writer
+from penstock.client.transfers.writer import open_writer
 
 SIZE = 1 << 30
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from penstock.client.boto3_queue import QueueConsumer
+from penstock.client.queues.boto3_queue import QueueConsumer
 from penstock.client.reporting import Reporter
 from tests.advice import a_queue_advice
 from tests.waiting import until

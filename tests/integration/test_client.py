@@ -333,7 +333,9 @@ def test_the_client_brings_little_along() -> None:
     }
 
 
-@pytest.mark.parametrize("module", ["reporting", "boto3_transfers", "boto3_queue", "sending"])
+@pytest.mark.parametrize(
+    "module", ["reporting", "transfers.boto3_transfers", "queues.boto3_queue", "queues.sending"]
+)
 def test_reporting_brings_little_along_either(module: str) -> None:
     """An SDK, JSON and logging are imported when they are used."""
     program = f"import sys, penstock.client.{module}; print(*sys.modules)"

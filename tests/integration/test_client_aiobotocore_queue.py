@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from aiobotocore.config import AioConfig
 
-from penstock.client import sending
-from penstock.client.aiobotocore_producer import AsyncQueueProducer
-from penstock.client.aiobotocore_queue import AsyncQueueConsumer
+from penstock.client.queues import sending
+from penstock.client.queues.aiobotocore_producer import AsyncQueueProducer
+from penstock.client.queues.aiobotocore_queue import AsyncQueueConsumer
 from penstock.client.reporting import Reporter
 from penstock.lab.worlds import NEAR
 from penstock.trial.stage import lab_endpoint

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.client.boto3_queue import QueueConsumer
+from penstock.client.queues.boto3_queue import QueueConsumer
 from penstock.lab.worlds import NEAR
 from penstock.trial.stage import lab_endpoint
 from tests.integration.stopping import Stopping, stop_while_it_waits, stop_with_messages_in_hand

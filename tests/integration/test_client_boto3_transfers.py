@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from penstock.client.advice import Advice, Adviser
-from penstock.client.boto3_transfers import upload_file
 from penstock.client.reporting import Reporter
+from penstock.client.transfers.boto3_transfers import upload_file
 from penstock.lab.link import LinkTruth
 from penstock.lab.worlds import NEAR, World
 from penstock.models.s3.upload import S3UploadSetting

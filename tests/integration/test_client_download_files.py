@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from penstock.client import aiobotocore_transfers, boto3_transfers
-from penstock.client.many_files import File, Summary
-from penstock.client.reader import open_object
 from penstock.client.reporting import Reporter
+from penstock.client.transfers import aiobotocore_transfers, boto3_transfers
+from penstock.client.transfers.many_files import File, Summary
+from penstock.client.transfers.reader import open_object
 from penstock.lab.worlds import NEAR
 from penstock.models.s3.download import S3DownloadSetting
 from penstock.trial.stage import lab_endpoint
@@ -127,7 +127,7 @@ def test_a_client_with_few_connections_is_told_the_one_for_downloads(
 
 def test_a_key_that_leads_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
     """Whoever may write to the bucket may not write to the host."""
-    from penstock.client.many_files import object_below
+    from penstock.client.transfers.many_files import object_below
 
     for key in ("p/../../etc/passwd", "p/..", "p/a/../../../b"):
         file = object_below(tmp_path, "p/", {"Key": key, "Size": 1})

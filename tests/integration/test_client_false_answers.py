@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from aiobotocore.config import AioConfig
 
-from penstock.client import aiobotocore_reader, aiobotocore_transfers, boto3_transfers, reader
 from penstock.client.advice import Advice
-from penstock.client.many_files import File
+from penstock.client.transfers import aiobotocore_reader, aiobotocore_transfers, boto3_transfers, reader
+from penstock.client.transfers.many_files import File
 from penstock.units import KiB
 from tests.advice import a_download_advice
 from tests.integration.uploading import session_of
@@ -231,8 +231,8 @@ import threading
 import time
 from tests.integration.test_client_false_answers import an_advice
 from tests.real.servers import plain_client
-from penstock.client.boto3_transfers import download_file, download_files
-from penstock.client.reader import open_object
+from penstock.client.transfers.boto3_transfers import download_file, download_files
+from penstock.client.transfers.reader import open_object
 
 moves = threading.Event()
 
@@ -264,7 +264,7 @@ def test_a_child_uses_none_of_the_connections_of_its_parent(server: FalseServer)
     program = f"""
 import os
 import warnings
-from penstock.client import reader
+from penstock.client.transfers import reader
 from tests.integration.test_client_false_answers import CONTENT, an_advice
 from tests.real.servers import plain_client
 

@@ -15,8 +15,8 @@ import pytest
 from aiobotocore.config import AioConfig
 from botocore.exceptions import ClientError
 
-from penstock.client import aiobotocore_reader, aiobotocore_transfers, reader
 from penstock.client.advice import Advice
+from penstock.client.transfers import aiobotocore_reader, aiobotocore_transfers, reader
 from penstock.units import KiB
 from tests.advice import a_download_advice
 from tests.integration.uploading import session_of

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from penstock.client import aiobotocore_transfers, boto3_transfers
 from penstock.client.advice import Advice
-from penstock.client.many_files import File, FilesFailedError
 from penstock.client.reporting import Reporter
+from penstock.client.transfers import aiobotocore_transfers, boto3_transfers
+from penstock.client.transfers.many_files import File, FilesFailedError
 from penstock.lab.worlds import NEAR
 from penstock.models.s3.upload import S3UploadSetting
 from penstock.trial.stage import CREDENTIALS, lab_endpoint

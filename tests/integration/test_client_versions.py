@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.client.advice import default_advice
-from penstock.client.boto3_transfers import download_file, download_files
+from penstock.client.transfers.boto3_transfers import download_file, download_files
 from penstock.units import KiB, MiB
 from tests.loopback import Answers, Server, serving
 from tests.real.servers import plain_client

@@ -21,8 +21,8 @@ import pytest
 from aiobotocore.config import AioConfig
 from botocore.exceptions import ClientError
 
-from penstock.client import aiobotocore_writer, writer
 from penstock.client.reporting import Reporter
+from penstock.client.transfers import aiobotocore_writer, writer
 from penstock.units import KiB, MiB
 from tests.advice import an_advice
 from tests.integration.uploading import session_of

@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from penstock.client import aiobotocore_transfers, boto3_transfers
-from penstock.client.many_files import Summary, files_below
+from penstock.client.transfers import aiobotocore_transfers, boto3_transfers
+from penstock.client.transfers.many_files import Summary, files_below
 from penstock.trial.stage import CREDENTIALS
 from penstock.units import KiB, MiB
 from tests.advice import an_advice

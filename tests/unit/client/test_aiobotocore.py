@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from penstock.client import aiobotocore_transfers
 from penstock.client.advice import default_advice
-from penstock.client.aiobotocore_reader import AsyncObjectReader, _read, open_object
-from penstock.client.aiobotocore_transfers import download_file, download_files, upload_files
-from penstock.client.asyncio_client import in_thread
-from penstock.client.many_files import File
+from penstock.client.looping import in_thread
+from penstock.client.transfers import aiobotocore_transfers
+from penstock.client.transfers.aiobotocore_reader import AsyncObjectReader, _read, open_object
+from penstock.client.transfers.aiobotocore_transfers import download_file, download_files, upload_files
+from penstock.client.transfers.many_files import File
 from penstock.units import KiB, MiB
 from tests.unit.client.test_reader import CONTENT, advice
 from tests.waiting import comes

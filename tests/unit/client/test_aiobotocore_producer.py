@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.client import queue_advice, sending
 from penstock.client.advice import default_advice
-from penstock.client.aiobotocore_producer import AsyncQueueProducer
-from penstock.client.sending import BATCH_BYTES_MAX, SendFailedError
+from penstock.client.queues import advised as queue_advice
+from penstock.client.queues import sending
+from penstock.client.queues.aiobotocore_producer import AsyncQueueProducer
+from penstock.client.queues.sending import BATCH_BYTES_MAX, SendFailedError
 from penstock.units import KiB
 from tests.unit.client.test_boto3_producer import FIFO, INTERNAL, REFUSED, URL, Queue, advice, at_first
 from tests.waiting import comes
@@ -193,7 +194,7 @@ async def test_who_is_cancelled_sends_what_was_accepted_and_waits_for_it_no_long
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As the end of a process does with threads."""
-    monkeypatch.setattr("penstock.client.aiobotocore_producer.EXIT_SECONDS_MAX", 0.05)
+    monkeypatch.setattr("penstock.client.queues.aiobotocore_producer.EXIT_SECONDS_MAX", 0.05)
     for is_answering in (True, False):
         queue, futures = AsyncQueue(), list[asyncio.Future[Any]]()
         queue.let_go = asyncio.Event()

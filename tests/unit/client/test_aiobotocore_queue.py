@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from penstock.client import aiobotocore_queue, consuming, queue_advice
 from penstock.client.advice import Advice, default_advice
-from penstock.client.aiobotocore_queue import AsyncQueueConsumer
+from penstock.client.queues import advised as queue_advice
+from penstock.client.queues import aiobotocore_queue, consuming
+from penstock.client.queues.aiobotocore_queue import AsyncQueueConsumer
 from tests.advice import a_queue_advice
 from tests.unit.client.test_boto3_queue import (
     URL,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.client.answers import must_fit
+from penstock.client.transfers.answers import must_fit
 
 RIGHT = {"ETag": '"one"', "ContentRange": "bytes 10-19/100", "ContentLength": 10}
 REQUEST = {"Range": "bytes=10-19"}

@@ -19,10 +19,11 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.client import queue_advice, sending
 from penstock.client.advice import Advice, default_advice
-from penstock.client.boto3_producer import QueueProducer
-from penstock.client.sending import BATCH_BYTES_MAX, SendFailedError
+from penstock.client.queues import advised as queue_advice
+from penstock.client.queues import sending
+from penstock.client.queues.boto3_producer import QueueProducer
+from penstock.client.queues.sending import BATCH_BYTES_MAX, SendFailedError
 from penstock.units import KiB
 from tests.advice import a_queue_advice
 from tests.programs import ran

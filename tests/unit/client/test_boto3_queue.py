@@ -18,10 +18,12 @@ from typing import Any, cast
 import pytest
 
 from penstock.api import wire
-from penstock.client import boto3_queue, consuming, queue_messages, sdk_client
+from penstock.client import sdk_client
 from penstock.client.advice import Advice, default_advice
-from penstock.client.aiobotocore_queue import AsyncQueueConsumer
-from penstock.client.boto3_queue import QueueConsumer
+from penstock.client.queues import boto3_queue, consuming
+from penstock.client.queues import messages as queue_messages
+from penstock.client.queues.aiobotocore_queue import AsyncQueueConsumer
+from penstock.client.queues.boto3_queue import QueueConsumer
 from tests.advice import a_queue_advice, an_advice
 from tests.factories import NOON
 

@@ -14,11 +14,11 @@ import pytest
 
 from penstock.client import sdk_client
 from penstock.client.advice import Advice, default_advice
-from penstock.client.boto3_transfers import download_file, upload_file
-from penstock.client.errand import Errand
-from penstock.client.many_files import make_folder_of
-from penstock.client.reading import Opening
 from penstock.client.reporting import Reporter
+from penstock.client.transfers.boto3_transfers import download_file, upload_file
+from penstock.client.transfers.errand import Errand
+from penstock.client.transfers.many_files import make_folder_of
+from penstock.client.transfers.reading import Opening
 from penstock.units import MiB
 from tests.integration.uploading import credentials
 from tests.unit.client.test_observed import Collected

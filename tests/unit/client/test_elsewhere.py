@@ -52,6 +52,4 @@ def test_nothing_is_imported_that_nobody_asked_for() -> None:
     )
     found = ran([sys.executable, "-c", program], check=True).stdout
     assert "boto3_config" in found
-    assert not any(
-        f"penstock.client.{name}" in found for name in ("boto3_transfers", "reader", "boto3_queue")
-    )
+    assert not any(f"penstock.client.{name}" in found for name in ("transfers", "queues"))

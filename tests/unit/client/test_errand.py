@@ -11,8 +11,8 @@ import botocore.config
 import pytest
 
 from penstock.client.advice import Advice
-from penstock.client.errand import Errand
-from penstock.client.many_files import Batch, File
+from penstock.client.transfers.errand import Errand
+from penstock.client.transfers.many_files import Batch, File
 from penstock.units import MiB
 from tests.integration.uploading import ADVICE, credentials
 

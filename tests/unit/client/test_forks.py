@@ -34,7 +34,7 @@ def work():
     producer.send("another").result(60)
 """
 _CONSUMER = """
-from penstock.client.boto3_queue import QueueConsumer
+from penstock.client.queues.boto3_queue import QueueConsumer
 from tests.advice import a_queue_advice
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.client import many_files
 from penstock.client.advice import Advice, default_advice
-from penstock.client.many_files import (
+from penstock.client.transfers import many_files
+from penstock.client.transfers.many_files import (
     File,
     FilesFailedError,
     Summary,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from penstock.client.observed import Observed
 from penstock.client.reporting import Reporter
+from penstock.client.transfers.observed import Observed
 
 
 class Client:

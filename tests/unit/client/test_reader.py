@@ -20,8 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.client.advice import Advice
-from penstock.client.reader import ObjectReader, open_object
-from penstock.client.reading import merged
+from penstock.client.transfers.reader import ObjectReader, open_object
+from penstock.client.transfers.reading import merged
 from penstock.units import KiB, MiB
 from tests.advice import a_download_advice
 from tests.programs import ran
@@ -339,7 +339,7 @@ def test_a_process_ends_though_a_server_is_silent() -> None:
     """Also where nobody closed what was read: nothing that is read ahead is waited for."""
     program = """
 import threading
-from penstock.client.reader import open_object
+from penstock.client.transfers.reader import open_object
 from tests.unit.client.test_reader import Store, advice
 
 class Silent(Store):

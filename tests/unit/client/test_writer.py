@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.client import writing
 from penstock.client.advice import Advice
-from penstock.client.multipart import stream_part_bytes
 from penstock.client.targets.advised import PART_COUNT_MAX, PART_SIZE_BYTES_MAX, PART_SIZE_BYTES_MIN
-from penstock.client.writer import ObjectWriter, open_writer
+from penstock.client.transfers import writing
+from penstock.client.transfers.multipart import stream_part_bytes
+from penstock.client.transfers.writer import ObjectWriter, open_writer
 from penstock.units import GiB, MiB, TiB
 from tests.advice import an_advice
 

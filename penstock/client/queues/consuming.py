@@ -12,9 +12,9 @@ import time
 from penstock.client.arguments import advised
 from penstock.client.complaint import complain
 from penstock.client.operations import SQS_DELIVERY
-from penstock.client.queue_advice import QueueAdvice
-from penstock.client.queue_figures import Figures
-from penstock.client.queue_messages import Messages
+from penstock.client.queues.advised import QueueAdvice
+from penstock.client.queues.figures import Figures
+from penstock.client.queues.messages import Messages
 from penstock.client.reporting import Reporter, default_reporter
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import

@@ -19,10 +19,13 @@ from contextlib import contextmanager
 
 from penstock.client.advice import Advice
 from penstock.client.boto3_config import config_of, download_config, transfer_config
-from penstock.client.boto3_manager import Transfers
 from penstock.client.complaint import complain
-from penstock.client.errand import LOOKING_COUNT, Errand
-from penstock.client.many_files import (
+from penstock.client.operations import S3_DOWNLOAD, S3_UPLOAD
+from penstock.client.reporting import Reporter
+from penstock.client.sdk_client import advise_in, place_of, pool_count_of, region_of
+from penstock.client.transfers.boto3_manager import Transfers
+from penstock.client.transfers.errand import LOOKING_COUNT, Errand
+from penstock.client.transfers.many_files import (
     File,
     Summary,
     divided,
@@ -33,10 +36,7 @@ from penstock.client.many_files import (
     wanted,
     whole_size_bytes,
 )
-from penstock.client.observed import Observed
-from penstock.client.operations import S3_DOWNLOAD, S3_UPLOAD
-from penstock.client.reporting import Reporter
-from penstock.client.sdk_client import advise_in, place_of, pool_count_of, region_of
+from penstock.client.transfers.observed import Observed
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
@@ -46,8 +46,9 @@ if TYPE_CHECKING:
     from boto3.s3.transfer import TransferConfig
     from typing_extensions import Unpack
 
-    from penstock.client.demand import FilesOptions, TransferDemand
-    from penstock.client.many_files import Batch, Files, Objects, Path
+    from penstock.client.demand import TransferDemand
+    from penstock.client.transfers.many_files import Batch, Files, Objects, Path
+    from penstock.client.transfers.options import FilesOptions
 
 _AHEAD_COUNT = 1000  # files that are handed to boto3 before one of them has ended
 

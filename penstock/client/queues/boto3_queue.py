@@ -23,14 +23,14 @@ import time
 from queue import Empty, SimpleQueue
 
 from penstock.client.complaint import complain
-from penstock.client.consuming import (
+from penstock.client.forks import OfOneProcess, close_inherited
+from penstock.client.queues.consuming import (
     MESSAGE_COUNT_MAX,
     Consuming,
     deletion_entries,
     visibility_entries,
 )
-from penstock.client.crew import run_missing
-from penstock.client.forks import OfOneProcess, close_inherited
+from penstock.client.queues.crew import run_missing
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
-    from penstock.client.demand import ConsumerOptions
-    from penstock.client.queue_messages import Wait
+    from penstock.client.queues.messages import Wait
+    from penstock.client.queues.options import ConsumerOptions
 
 
 class QueueConsumer(OfOneProcess, Consuming):
@@ -181,7 +181,7 @@ class QueueConsumer(OfOneProcess, Consuming):
         if hasattr(self._handle(message), "__await__"):
             raise TypeError(
                 "what handles messages is called in a thread, where nobody awaits what it returns: "
-                "penstock.client.aiobotocore_queue is for what is async"
+                "penstock.client.queues.aiobotocore_queue is for what is async"
             )
 
     # --- Keeping

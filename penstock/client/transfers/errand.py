@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from penstock.client.many_files import Summary
 from penstock.client.operations import S3_DOWNLOAD
 from penstock.client.sdk_client import advise_in, checksum_arguments, is_session, place_of, region_of
+from penstock.client.transfers.many_files import Summary
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
     from penstock.client.advice import Advice
     from penstock.client.demand import CommonDemand
-    from penstock.client.many_files import Batch, File
-    from penstock.client.observed import Observed
     from penstock.client.operations import Operation
     from penstock.client.reporting import Reporter
+    from penstock.client.transfers.many_files import Batch, File
+    from penstock.client.transfers.observed import Observed
 
 LOOKING_COUNT = 32  # objects whose sizes are asked for at a time
 

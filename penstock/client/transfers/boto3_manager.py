@@ -7,11 +7,11 @@ from threading import Lock
 from time import perf_counter
 from weakref import WeakSet
 
-from penstock.client.answers import must_fit, stop
 from penstock.client.attention import ATTENTION_SECONDS
-from penstock.client.many_files import beside
 from penstock.client.operations import S3_DOWNLOAD
 from penstock.client.sdk_client import refusal_of
+from penstock.client.transfers.answers import must_fit, stop
+from penstock.client.transfers.many_files import beside
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from boto3.s3.transfer import TransferConfig
 
-    from penstock.client.many_files import File
     from penstock.client.operations import Operation
+    from penstock.client.transfers.many_files import File
 
     _Ended = SimpleQueue[tuple[File, Callable[[], object]]]
 

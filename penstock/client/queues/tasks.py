@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
     from typing import Any
 
-    from penstock.client.queue_messages import Wait
+    from penstock.client.queues.messages import Wait
 
     Tasks = dict[tuple[str, int], asyncio.Task[None]]
 

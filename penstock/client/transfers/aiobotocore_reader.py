@@ -1,12 +1,11 @@
 """Knows how to read an object of S3 with aiobotocore as a file is read, with ranges and read-ahead as advised.
 
-    from penstock.client.aiobotocore_reader import open_object
+    from penstock.client.transfers.aiobotocore_reader import open_object
 
     async with await open_object(s3, bucket, key) as file:
         head = await file.read(1000)
 
-It is `penstock.client.reader` for an event loop: what is fetched, and when, is the same, and so are its methods but for
-`await`.
+It is `reader.py` for an event loop: what is fetched, and when, is the same, and so are its methods but for `await`.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ import asyncio
 import io
 from functools import partial
 
-from penstock.client.asyncio_client import in_thread
-from penstock.client.reading import BODY_TRY_COUNT, Opening, Range, Reading, whole
+from penstock.client.looping import in_thread
+from penstock.client.transfers.reading import BODY_TRY_COUNT, Opening, Range, Reading, whole
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:

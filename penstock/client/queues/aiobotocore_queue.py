@@ -20,17 +20,16 @@ import inspect
 import time
 from functools import partial
 
-from penstock.client.aiobotocore_upload import to_its_end
-from penstock.client.asyncio_client import in_thread
 from penstock.client.complaint import complain
-from penstock.client.consuming import (
+from penstock.client.looping import in_thread, to_its_end
+from penstock.client.queues.consuming import (
     MESSAGE_COUNT_MAX,
     Consuming,
     deletion_entries,
     visibility_entries,
 )
+from penstock.client.queues.tasks import Changes, begin_missing
 from penstock.client.sdk_client import pool_count_of
-from penstock.client.tasks import Changes, begin_missing
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
@@ -40,8 +39,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from penstock.client.advice import Advice
-    from penstock.client.demand import ConsumerOptions
-    from penstock.client.tasks import Tasks
+    from penstock.client.queues.options import ConsumerOptions
+    from penstock.client.queues.tasks import Tasks
 
 _left_behind: set[asyncio.Task[None]] = set()  # the loop alone holds no task
 

@@ -13,13 +13,13 @@ from math import ceil
 from time import monotonic
 
 from penstock.client.arguments import advised
-from penstock.client.many_files import whole_size_bytes
-from penstock.client.multipart import Upload, stream_part_bytes
-from penstock.client.observed import Observed
 from penstock.client.operations import S3_UPLOAD
 from penstock.client.pace import Pace
 from penstock.client.sdk_client import advise_in, place_of, pool_count_of, region_of
 from penstock.client.sizes import size_or_none
+from penstock.client.transfers.many_files import whole_size_bytes
+from penstock.client.transfers.multipart import Upload, stream_part_bytes
+from penstock.client.transfers.observed import Observed
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:

@@ -1,12 +1,12 @@
 """Knows how to write an object of S3 with aiobotocore as a stream whose length nobody knows beforehand.
 
-    from penstock.client.aiobotocore_writer import open_writer
+    from penstock.client.transfers.aiobotocore_writer import open_writer
 
     async with await open_writer(s3, bucket, key) as file:
         async for line in lines:
             await file.write(line)
 
-It is `penstock.client.writer` for an event loop: when what is sent is the same, and so are its methods but for `await`.
+It is `writer.py` for an event loop: when what is sent is the same, and so are its methods but for `await`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import asyncio
 from contextlib import asynccontextmanager
 from functools import partial
 
-from penstock.client.aiobotocore_upload import AsyncUpload, to_its_end
-from penstock.client.asyncio_client import in_thread
 from penstock.client.complaint import complain
-from penstock.client.multipart import ABORT_SECONDS_MAX
-from penstock.client.writing import Writing
+from penstock.client.looping import in_thread, to_its_end
+from penstock.client.transfers.aiobotocore_upload import AsyncUpload
+from penstock.client.transfers.multipart import ABORT_SECONDS_MAX
+from penstock.client.transfers.writing import Writing
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer, Unpack
 
-    from penstock.client.demand import StreamOptions
+    from penstock.client.transfers.options import StreamOptions
 
 
 async def open_writer(

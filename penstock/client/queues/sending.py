@@ -16,8 +16,8 @@ from penstock.client.attention import ATTENTION_SECONDS
 from penstock.client.complaint import complain
 from penstock.client.operations import SQS_DELIVERY
 from penstock.client.pace import Pace
-from penstock.client.queue_advice import QueueAdvice
-from penstock.client.queue_figures import THROTTLED
+from penstock.client.queues.advised import QueueAdvice
+from penstock.client.queues.figures import THROTTLED
 from penstock.client.sdk_client import pool_count_of, refusal_of
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from penstock.client.advice import Advice
     from penstock.client.demand import DeliveryDemand
-    from penstock.client.queue_messages import Wait
+    from penstock.client.queues.messages import Wait
 
 BATCH_BYTES_MAX = 1 << 20  # of one message, and of all of a request together
 HELD_COUNT_MAX = 10_000  # messages that were accepted and have not ended

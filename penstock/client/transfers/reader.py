@@ -1,13 +1,13 @@
 """Knows how to read an object of S3 as a file, with ranges and read-ahead as advised.
 
-    from penstock.client.reader import open_object
+    from penstock.client.transfers.reader import open_object
 
     with open_object(s3, bucket, key) as file:
         table = pyarrow.parquet.read_table(file)
 
 What is fetched, and when, is in `reading`. `read_ranges` fetches many pieces at a time, and reads through gaps that are
 cheaper read than left out. Of an object that is replaced meanwhile, nothing of the new one is mixed in: S3 refuses
-(412). `penstock.client.aiobotocore_reader` is the same for an event loop.
+(412). `aiobotocore_reader.py` is the same for an event loop.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from contextlib import contextmanager
 from threading import RLock
 from time import monotonic
 
-from penstock.client.answers import stop
 from penstock.client.attention import ATTENTION_SECONDS
 from penstock.client.forks import OfOneProcess, close_inherited
-from penstock.client.reading import BODY_TRY_COUNT, Opening, Range, Reading, whole
-from penstock.client.threads import Threads
+from penstock.client.transfers.answers import stop
+from penstock.client.transfers.reading import BODY_TRY_COUNT, Opening, Range, Reading, whole
+from penstock.client.transfers.threads import Threads
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:

@@ -15,17 +15,16 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from penstock.client.aiobotocore_upload import to_its_end
-from penstock.client.asyncio_client import in_thread
-from penstock.client.sending import EXIT_SECONDS_MAX, Message, Sending
-from penstock.client.tasks import Changes, begin_missing
+from penstock.client.looping import in_thread, to_its_end
+from penstock.client.queues.sending import EXIT_SECONDS_MAX, Message, Sending
+from penstock.client.queues.tasks import Changes, begin_missing
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from penstock.client.tasks import Tasks
+    from penstock.client.queues.tasks import Tasks
 
 
 class AsyncQueueProducer(Sending):

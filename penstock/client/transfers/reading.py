@@ -19,10 +19,10 @@ from functools import partial
 from itertools import chain
 from operator import index
 
-from penstock.client.answers import must_fit, stop
 from penstock.client.arguments import advised
 from penstock.client.operations import S3_DOWNLOAD
 from penstock.client.sdk_client import advise_in, place_of, pool_count_of, region_of
+from penstock.client.transfers.answers import must_fit, stop
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:

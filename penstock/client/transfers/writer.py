@@ -1,13 +1,13 @@
 """Knows how to write an object of S3 as a file whose length nobody knows beforehand, in parts as advised.
 
-    from penstock.client.writer import open_writer
+    from penstock.client.transfers.writer import open_writer
 
     with open_writer(s3, bucket, key) as file, gzip.open(file, "wb") as packed:
         for line in lines:
             packed.write(line)
 
 The object is there when the block has ended, and not if that was by an exception: then nothing of it is left behind.
-`penstock.client.aiobotocore_writer` is the same for an event loop.
+`aiobotocore_writer.py` is the same for an event loop.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from time import sleep
 
 from penstock.client.attention import ATTENTION_SECONDS
 from penstock.client.complaint import complain
-from penstock.client.multipart import ABORT_SECONDS_MAX
 from penstock.client.sdk_client import pool_count_of
-from penstock.client.threads import Threads
-from penstock.client.writing import Writing
+from penstock.client.transfers.multipart import ABORT_SECONDS_MAX
+from penstock.client.transfers.threads import Threads
+from penstock.client.transfers.writing import Writing
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer, Unpack
 
-    from penstock.client.demand import StreamOptions
+    from penstock.client.transfers.options import StreamOptions
 
 _PIECE_BYTES = 1 << 20
 

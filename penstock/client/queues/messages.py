@@ -34,7 +34,7 @@ class Messages:
 
     def __init__(self, changed: Any = None, *, window: int = 0, pause_at_seconds: float = 0.0) -> None:
         self._window, self._pause_at_seconds = window, pause_at_seconds
-        # Which who holds it may enter again; tasks have `penstock.client.tasks.Changes` in its place.
+        # Which who holds it may enter again; tasks have `penstock.client.queues.tasks.Changes` in its place.
         self._changed = changed or threading.Condition()
         self._expected_count = 0  # that requests under way may bring
         self._handles: dict[str, dict[str, None]] = {}  # by message, undeleted

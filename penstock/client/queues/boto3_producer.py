@@ -20,10 +20,10 @@ from concurrent.futures import Future
 
 from penstock.client.attention import ATTENTION_SECONDS
 from penstock.client.complaint import complain
-from penstock.client.crew import run_missing
 from penstock.client.ending import at_the_end, not_at_the_end
 from penstock.client.forks import OfOneProcess, close_inherited
-from penstock.client.sending import EXIT_SECONDS_MAX, Message, Sending
+from penstock.client.queues.crew import run_missing
+from penstock.client.queues.sending import EXIT_SECONDS_MAX, Message, Sending
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:

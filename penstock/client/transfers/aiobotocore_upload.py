@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from penstock.client.multipart import ABORT_SECONDS_MAX, Upload
+from penstock.client.transfers.multipart import ABORT_SECONDS_MAX, Upload
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping
+    from collections.abc import Mapping
     from typing import Any, TypeVar
 
     T = TypeVar("T")
@@ -47,19 +47,3 @@ class AsyncUpload(Upload):
             await asyncio.wait_for(self._client.abort_multipart_upload(**self.removal()), ABORT_SECONDS_MAX)
         except (BotoCoreError, ClientError, OSError, asyncio.TimeoutError) as trouble:  # noqa: UP041 - Python 3.9
             self.say_left_behind(trouble)
-
-
-async def to_its_end(work: Awaitable[T]) -> T:
-    """What must not be left half done: who is cancelled meanwhile, however often, is so after it, or after a while."""
-    working, cancelled = asyncio.ensure_future(work), None
-    working.add_done_callback(lambda _: working.cancelled() or working.exception())  # has been seen
-    while True:
-        try:
-            await asyncio.wait([working], timeout=ABORT_SECONDS_MAX if cancelled else None)
-        except asyncio.CancelledError as trouble:
-            cancelled = trouble
-        else:
-            break
-    if cancelled:
-        raise cancelled
-    return working.result()

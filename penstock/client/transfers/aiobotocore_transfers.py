@@ -18,12 +18,14 @@ import stat
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 
-from penstock.client.aiobotocore_reader import whole_body
-from penstock.client.aiobotocore_upload import AsyncUpload, to_its_end
-from penstock.client.answers import must_fit
-from penstock.client.asyncio_client import in_thread
-from penstock.client.errand import LOOKING_COUNT, Errand
-from penstock.client.many_files import (
+from penstock.client.looping import in_thread, to_its_end
+from penstock.client.operations import S3_DOWNLOAD, S3_UPLOAD
+from penstock.client.sdk_client import pool_count_of
+from penstock.client.transfers.aiobotocore_reader import whole_body
+from penstock.client.transfers.aiobotocore_upload import AsyncUpload
+from penstock.client.transfers.answers import must_fit
+from penstock.client.transfers.errand import LOOKING_COUNT, Errand
+from penstock.client.transfers.many_files import (
     File,
     Summary,
     beside,
@@ -33,9 +35,7 @@ from penstock.client.many_files import (
     planned,
     wanted,
 )
-from penstock.client.observed import Observed
-from penstock.client.operations import S3_DOWNLOAD, S3_UPLOAD
-from penstock.client.sdk_client import pool_count_of
+from penstock.client.transfers.observed import Observed
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
-    from penstock.client.demand import FilesOptions
-    from penstock.client.many_files import Batch, Files, Objects, Path
+    from penstock.client.transfers.many_files import Batch, Files, Objects, Path
+    from penstock.client.transfers.options import FilesOptions
 
     T = TypeVar("T")
 

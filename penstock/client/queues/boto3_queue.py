@@ -181,7 +181,7 @@ class QueueConsumer(OfOneProcess, Consuming):
         if hasattr(self._handle(message), "__await__"):
             raise TypeError(
                 "what handles messages is called in a thread, where nobody awaits what it returns: "
-                "penstock.client.queues.aiobotocore_queue is for what is async"
+                "penstock.client.aiobotocore.AsyncQueueConsumer is for what is async"
             )
 
     # --- Keeping

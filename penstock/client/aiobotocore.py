@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from penstock.client.transfers.many_files import Summary as Summary
     from penstock.client.transfers.many_files import files_below as files_below
 
-__getattr__, __dir__ = offered(
+__getattr__, __dir__, __all__ = offered(
     __name__,
     {
         "aiobotocore_config": "client_config part_arguments",

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from penstock.client.transfers.writer import open_writer as open_writer
     from penstock.client.transfers.writer import upload_fileobj as upload_fileobj
 
-__getattr__, __dir__ = offered(
+__getattr__, __dir__, __all__ = offered(
     __name__,
     {
         "boto3_config": "client_config connection_pool_count download_client_config download_config "

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 def offered(
     by: str, names_by_home: Mapping[str, str]
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of the module `by`: what it offers, by the module beside it that has it."""
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """`__getattr__`, `__dir__` and `__all__` of the module `by`: what it offers, by the module that has it."""
     homes = {
         name: f"penstock.client.{home}" for home, names in names_by_home.items() for name in names.split()
     }
@@ -24,4 +24,4 @@ def offered(
         __import__(homes[name])
         return getattr(sys.modules[homes[name]], name)
 
-    return find, lambda: sorted(homes)
+    return find, lambda: sorted(homes), sorted(homes)

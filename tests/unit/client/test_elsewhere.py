@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import pydoc
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -35,6 +37,16 @@ def test_what_checkers_are_told_is_what_there_is(module: ModuleType) -> None:
     assert dir(module) == sorted(told)
     for name, home in told.items():
         assert getattr(module, name) is getattr(sys.modules[home], name)
+
+
+@FACADES
+def test_all_of_it_is_found_by_who_names_nothing(module: ModuleType) -> None:
+    """`import *` brings it, and nothing else; `help` explains it."""
+    found: dict[str, Any] = {}
+    exec(f"from {module.__name__} import *", found)  # noqa: S102 - it may stand in a module only
+    assert sorted(found.keys() - {"__builtins__"}) == dir(module)
+    page = pydoc.plain(pydoc.render_doc(module))
+    assert [name for name in dir(module) if name not in page] == []
 
 
 @FACADES

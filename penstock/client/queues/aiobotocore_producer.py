@@ -65,12 +65,15 @@ class AsyncQueueProducer(Sending):
         self._is_closed = True
         try:
             self._start()  # who sends may have been cancelled, with all others at the end of a loop
+            begin_missing(self._tasks, [(self._send_all, -1)])  # and may not have ended yet
             await self.flush(timeout_seconds=timeout_seconds)
         finally:
             for task in self._tasks.values():
                 task.cancel()
-            await to_its_end(asyncio.wait(self._tasks.values()))
-            self._give_up()
+            try:
+                await to_its_end(asyncio.wait(self._tasks.values()))
+            finally:
+                self._give_up()
 
     async def __aenter__(self) -> AsyncQueueProducer:
         await self._follow()

@@ -120,6 +120,7 @@ class AsyncQueueConsumer(Consuming):
     async def _end(self) -> None:
         """Each step is bounded but one: what handles a message and does not let itself be cancelled."""
         self._start()  # who deletes and gives back may have been cancelled, with all others at the end of a loop
+        begin_missing(self._tasks, [(self._delete_all, -1)])  # and may not have ended yet
         try:
             await self._changed.wait(self._messages.waits_for_handlers())
             await self._changed.wait(self._messages.waits_for_the_rest())

@@ -208,8 +208,8 @@ async def test_who_is_cancelled_sends_what_was_accepted_and_waits_for_it_no_long
         assert [future.exception() is None for future in futures] == [is_answering] * 3
 
 
-async def _send_and_wait(queue: Queue, futures: list[asyncio.Future[Any]]) -> None:
-    async with producing(queue) as producer:
+async def _send_and_wait(queue: Queue, futures: list[asyncio.Future[Any]], **options: Any) -> None:
+    async with producing(queue, **options) as producer:
         futures += [await producer.send(str(n)) for n in range(3)]
         await asyncio.sleep(PATIENCE_SECONDS)
 
@@ -228,6 +228,48 @@ def test_what_was_accepted_is_sent_at_the_end_of_a_loop() -> None:
     assert asyncio.run(main()).cancelled()
     assert {"0", "1", "2"} == set(bodies(queue))
     assert all(future.exception() is None for future in futures)
+
+
+class SlowToEnd(AsyncQueue):
+    """Its first request ends when it is cancelled, and not at once: its connection is closed before."""
+
+    async def send_message_batch(self, **request: Any) -> dict[str, Any]:  # type: ignore[override]
+        """As aiobotocore's."""
+        if not self.asked_count:
+            self.asked_count += 1
+            try:
+                await asyncio.sleep(PATIENCE_SECONDS)
+            finally:
+                await asyncio.sleep(0.01)
+        return await super().send_message_batch(**request)
+
+
+def test_what_was_accepted_is_sent_where_a_request_ends_slowly_at_the_end_of_a_loop() -> None:
+    """Who sent it had not ended when others were begun for those that had, and then nobody was there."""
+    queue, futures = SlowToEnd(), list[asyncio.Future[Any]]()
+
+    async def main() -> None:
+        asyncio.ensure_future(_send_and_wait(queue, futures, advice=advice(threads=1)))  # noqa: RUF006 - the loop ends it
+        await comes(lambda: queue.asked_count)
+
+    asyncio.run(main())
+    assert {"0", "1", "2"} == set(bodies(queue))
+    assert all(future.exception() is None for future in futures)
+
+
+async def test_a_cancel_while_the_last_request_ends_leaves_no_future_without_an_end() -> None:
+    """Who waited for what was never sent waited for ever."""
+    queue = SlowToEnd()
+    async with producing(queue, FIFO) as producer:
+        futures = [await producer.send(str(n), MessageGroupId="g") for n in range(3)]
+        await comes(lambda: queue.asked_count)
+        closing = asyncio.ensure_future(producer.aclose())
+        for _ in range(2):  # who sends is cancelled, and before he has ended who waits for that
+            await asyncio.sleep(0.005)
+            closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        assert all(future.exception() for future in futures)
 
 
 async def test_nothing_is_accepted_before_it_is_opened() -> None:

@@ -184,6 +184,43 @@ def test_the_end_of_a_loop_loses_nothing(moment: int) -> None:
     assert set(handled.values()) == {1}
 
 
+class SlowToEnd(AsyncQueue):
+    """Its first deletions end when they are cancelled, and not at once: their connections are closed before."""
+
+    deleting_count = 0
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        if name != "delete_message_batch" or self.deleting_count == 2:
+            return found
+
+        async def request(**_: Any) -> None:
+            self.deleting_count += 1
+            try:
+                await asyncio.sleep(FOR_EVER)
+            finally:
+                await asyncio.sleep(0.01)
+
+        request.__name__ = name
+        return request
+
+
+def test_what_was_handled_is_deleted_where_requests_end_slowly_at_the_end_of_a_loop() -> None:
+    """Those who deleted had not ended when others were begun for those that had, and then nobody was there."""
+    queue, handled = SlowToEnd(40), Counter[str]()
+
+    async def handle(message: Mapping[str, Any]) -> None:
+        handled.update([message["MessageId"]])
+
+    async def main() -> None:
+        asyncio.ensure_future(a_consumer(queue, handle).run())  # noqa: RUF006 - the loop ends it
+        await comes(lambda: queue.deleting_count == 2)
+
+    asyncio.run(main())
+    assert queue.in_flight == set()
+    assert queue.left == {f"m{n}" for n in range(40)} - handled.keys()
+
+
 async def test_what_is_no_coroutine_ends_the_consumer() -> None:
     """It would hold the loop up, or has not begun: after one message somebody is told, and no message is lost."""
     queue: FakeQueue = AsyncQueue(30)

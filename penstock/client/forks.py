@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from _thread import allocate_lock  # `threading` costs an application an import
+from threading import RLock
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
     from typing import Any
 
-_lock = allocate_lock()
+_lock = RLock()  # which who holds it may enter again: what begins anew may log, or be interrupted by a signal
 
 
 class OfOneProcess:
@@ -42,7 +42,7 @@ def close_inherited(client: Any) -> None:
 def _renew_lock() -> None:
     """In a forked child: a thread of the parent may have held it."""
     global _lock  # noqa: PLW0603
-    _lock = allocate_lock()
+    _lock = RLock()
 
 
 if hasattr(os, "register_at_fork"):  # where there is no fork, there is no such thing

@@ -79,7 +79,7 @@ class QueueConsumer(OfOneProcess, Consuming):
         self._notice_fork()
         try:
             self._start()
-            while not self._waits_for_stop(self._report_seconds):
+            while not (self._is_stopped or self._waits_for_stop(self._report_seconds)):
                 self._report()
                 if (advice := self._asking.news(self.advice)) is not None:
                     self._take(advice)
@@ -90,8 +90,10 @@ class QueueConsumer(OfOneProcess, Consuming):
         self._report()
 
     def _begin_anew(self) -> None:
-        """One that was made before its process was forked has threads in the child alone."""
+        """What a parent received is its own to handle and to delete."""
         close_inherited(self._client)
+        self._begin()
+        self._note_limits()
 
     def _start(self) -> None:
         """The threads that do not run yet. They hold up no process that ends.

@@ -69,15 +69,18 @@ class Consuming:
         self._reporter, self._report_seconds = reporter or default_reporter(), report_seconds
         self._long_poll_seconds, self._hold_seconds_max = long_poll_seconds, hold_seconds_max
         self._timeout_seconds = 0  # of the queue, as it says
-        self._changed = self._condition_of()
-        self._messages = Messages(self._changed)
-        self._figures = Figures()
-        self._lock = threading.Lock()  # of the figures
+        self._begin()
         self._is_stopped = self._has_said_what_work_takes = False
         self._complained: set[str] = set()  # of requests, since the last answer to each
         # Of requests: those that are throttled are answered in between.
         self._quiet_until: dict[str, float] = {}
         self._take(self._asking.first(is_to_ask=self._asks_at_once))
+
+    def _begin(self) -> None:
+        self._changed = self._condition_of()
+        self._messages = Messages(self._changed)
+        self._figures = Figures()
+        self._lock = threading.Lock()  # of the figures
 
     @property
     def undeleted_count(self) -> int:

@@ -906,3 +906,14 @@ def test_a_signal_handler_may_stop_it_at_any_moment() -> None:
         consumer.stop()
     thread.join(20.0)
     assert not thread.is_alive()
+
+
+def test_a_consumer_that_was_stopped_runs_no_more() -> None:
+    """Its stop had been heard already: it would have gone on for ever, and received nothing."""
+    told: Any = FakeReporter()
+    consumer = QueueConsumer(FakeQueue(9), URL, print, advice=advice(), reporter=told, long_poll_seconds=1)
+    consumer.stop()
+    for _ in range(2):
+        with a_thread(consumer.run):
+            pass
+    assert consumer.undeleted_count == 0

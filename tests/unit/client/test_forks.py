@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from pathlib import Path
@@ -101,3 +102,70 @@ def test_threads_of_a_child_begin_anew_together() -> None:
     for thread in threads:
         thread.join(60)
     assert notes == ["began", "used", "used", "used", "used"]
+
+
+def test_what_begins_anew_may_use_what_has_to_begin_anew_itself() -> None:
+    """Such as a log that is sent to a queue, or what a signal handler uses: the thread waited for itself."""
+
+    class Forked(OfOneProcess):
+        def __init__(self, *others: OfOneProcess) -> None:
+            self._process_id, self._others = -1, others
+
+        def _begin_anew(self) -> None:
+            for other in self._others:
+                other._notice_fork()
+
+    inner = Forked()
+    thread = threading.Thread(target=Forked(inner)._notice_fork, daemon=True)
+    thread.start()
+    thread.join(20)
+    assert not thread.is_alive()
+    assert inner._process_id == os.getpid()
+
+
+def test_a_child_of_a_process_that_consumes_has_messages_of_its_own() -> None:
+    """It waited for ever for those that its parent was handling, and might have deleted them."""
+    program = """
+import os
+import threading
+import warnings
+
+from penstock.client.queues.boto3_queue import QueueConsumer
+from tests.advice import a_queue_advice
+
+warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads, which is the point
+parent, is_handling, may_end = os.getpid(), threading.Event(), threading.Event()
+
+
+class Queue:
+    def receive_message(self, **words):
+        if os.getpid() != parent:
+            consumer.stop()
+            return {}
+        return {"Messages": [{"MessageId": "m", "ReceiptHandle": "h"}]}
+
+    def delete_message_batch(self, **words):
+        return {}
+
+
+def handle(message):
+    is_handling.set()
+    may_end.wait()
+
+
+advice = a_queue_advice(receivers=1)
+consumer = QueueConsumer(Queue(), "https://sqs/queue", handle, advice=advice, hold_seconds_max=0)
+running = threading.Thread(target=consumer.run)
+running.start()
+is_handling.wait()
+child = os.fork()
+if not child:
+    running = threading.Thread(target=consumer.run, daemon=True)
+    running.start()
+    running.join(20)
+    os._exit(running.is_alive() or consumer.undeleted_count)
+consumer.stop()
+may_end.set()
+print(os.waitpid(child, 0)[1])
+"""
+    assert ran([sys.executable, "-c", program], cwd=ROOT, timeout=60).stdout == "0\n"

@@ -18,9 +18,10 @@ def at_the_end(do: Callable[[], None]) -> None:
 
     not_at_the_end(do)  # it may be there already
     atexit.register(do)
-    util = sys.modules.get("multiprocessing.util")
-    if util is not None:  # a child of it that was forked ends without a look at `atexit`
-        _finalizers[do] = util.Finalize(None, do, exitpriority=0)
+    # A child that it forked ends without a look at `atexit`. Another thread may be about to import it.
+    finalize = getattr(sys.modules.get("multiprocessing.util"), "Finalize", None)
+    if finalize is not None:
+        _finalizers[do] = finalize(None, do, exitpriority=0)
 
 
 def not_at_the_end(do: Callable[[], None]) -> None:

@@ -62,6 +62,10 @@ CATCHES_ALL = {
         "_work_off",
     ): "the application's own work on a message may raise anything",
     (
+        "penstock/client/queues/sending.py",
+        "_end",
+    ): "who hears of a message may raise anything, and others follow",
+    (
         "penstock/client/transfers/threads.py",
         "_call",
     ): "the future carries it to whoever waits, as of any executor",

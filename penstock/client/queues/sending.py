@@ -45,8 +45,11 @@ class SendFailedError(Exception):
     """SQS did not take a message; `code` is its word for why."""
 
     def __init__(self, code: str, sentence: str) -> None:
-        super().__init__(f"{code}: {sentence}")
+        super().__init__(code, sentence)  # as pickle gives them back
         self.code = code
+
+    def __str__(self) -> str:
+        return ": ".join(self.args)
 
 
 class Message:
@@ -210,12 +213,15 @@ class Sending:
 
     def _end(self, message: Message, outcome: Any) -> None:
         """It was sent, or was not; what is behind it in its group may follow."""
-        if message.future.done():
-            pass  # who waited for it was cancelled, and it with him
-        elif isinstance(outcome, BaseException):
-            message.future.set_exception(outcome)
-        else:
-            message.future.set_result(outcome)
+        try:
+            if message.future.done():
+                pass  # who waited for it was cancelled, and it with him
+            elif isinstance(outcome, BaseException):
+                message.future.set_exception(outcome)
+            else:
+                message.future.set_result(outcome)
+        except BaseException as trouble:  # noqa: BLE001 - of who hears of it, such as SystemExit: others follow
+            complain("who was told what became of a message was in trouble", trouble=trouble)
         with self._changed:
             self._held_count -= 1
             self._held_bytes -= message.size_bytes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import pickle
 import random
 import sys
 import threading
@@ -11,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -357,3 +358,38 @@ if __name__ == "__main__":
     print(child.exitcode, Path({str(tmp_path / "kept")!r}).read_text())
 """
     assert ran([sys.executable, "-c", program], cwd=ROOT, timeout=60).stdout == "0 3\n"
+
+
+@pytest.mark.parametrize("trouble", [SystemExit(1), KeyboardInterrupt()])
+def test_what_ends_a_thread_that_hears_of_a_message_keeps_no_other_back(
+    trouble: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An application may want to exit when a message fails; those that shared its request never ended."""
+    queue = Queue()
+    queue.may_answer.clear()
+
+    def leave(_: Future[Any]) -> None:
+        raise trouble
+
+    producer = producing(queue, advice=advice(threads=1))
+    futures = [producer.send(str(n)) for n in range(20)]
+    futures[0].add_done_callback(leave)
+    queue.may_answer.set()
+    assert producer.flush(timeout_seconds=20.0)
+    producer.close()
+    assert all(future.result(0) for future in futures)
+    assert "was in trouble" in caplog.text
+
+
+def test_why_a_message_was_not_taken_can_be_told_to_another_process() -> None:
+    """A pool of processes broke, or hung, where its answer could not be read again."""
+    error = SendFailedError("InvalidMessageContents", "no")
+    again = pickle.loads(pickle.dumps(error))  # noqa: S301 - what was written here
+    assert (str(again), again.code) == (str(error), error.code) == ("InvalidMessageContents: no", error.code)
+
+
+def test_a_module_that_another_thread_imports_keeps_no_message_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of multiprocessing is there before it has all that it will have."""
+    monkeypatch.setitem(sys.modules, "multiprocessing.util", ModuleType("multiprocessing.util"))
+    with producing(Queue()) as producer:
+        assert producer.send("one").result(20.0)

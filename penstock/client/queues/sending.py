@@ -126,16 +126,18 @@ class Sending:
         """Raises RuntimeError when it is closed."""
         if self._is_closed:
             raise RuntimeError("the producer is closed")
+        group, behind_it = self._group_of(message), deque[Message]()
+        behind = self._behind.get(group)
+        # Until it is in line nothing is called: there Ctrl-C would leave one that is held and never ends.
         self._held_count += 1
         self._held_bytes += message.size_bytes
-        behind = self._behind.get(group := self._group_of(message))
-        if behind is None:
-            if group:
-                self._behind[group] = deque()
-            self._waiting.append(message)
-            self._changed.notify_all()
-        else:
+        if behind is not None:
             behind.append(message)
+            return
+        if group:
+            self._behind[group] = behind_it
+        self._waiting.append(message)
+        self._changed.notify_all()
 
     def _group_of(self, message: Message) -> str:
         """Which keeps its order; in a standard queue a group is a tenant, and has none."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import logging
 import pickle
 import random
@@ -9,10 +11,10 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import FrameType, ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -393,3 +395,37 @@ def test_a_module_that_another_thread_imports_keeps_no_message_back(monkeypatch:
     monkeypatch.setitem(sys.modules, "multiprocessing.util", ModuleType("multiprocessing.util"))
     with producing(Queue()) as producer:
         assert producer.send("one").result(20.0)
+
+
+@pytest.mark.parametrize("url", [URL, FIFO])
+def test_an_interrupt_while_a_message_is_accepted_leaves_none_that_never_ends(url: str) -> None:
+    """Wherever Ctrl-C comes, which is when something is called: to close the producer waited for ever."""
+    interrupted = list[str]()
+    for moment in itertools.count():
+        producer = producing(Queue(), url)
+        producer.send("first", MessageGroupId="g").result(20.0)
+        with contextlib.suppress(KeyboardInterrupt), interrupt_at_call(moment, interrupted):
+            producer.send("second", MessageGroupId="g")
+        assert producer.flush(timeout_seconds=20.0), interrupted[-1]
+        producer.close()
+        if len(interrupted) == moment:
+            break
+    assert "_accept" in interrupted
+
+
+@contextlib.contextmanager
+def interrupt_at_call(number: int, interrupted: list[str]) -> Iterator[None]:
+    """As Ctrl-C does before the function that is called then has begun, which is noted."""
+    calls = itertools.count()
+
+    def trace(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and next(calls) == number:
+            interrupted.append(frame.f_code.co_name)
+            raise KeyboardInterrupt
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(before)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from threading import RLock
+from _thread import RLock  # `threading` costs an application an import
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:

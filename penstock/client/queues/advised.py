@@ -45,7 +45,8 @@ class QueueAdvice:
         if self._given is not None:
             return None
         advice = self._asked()
-        is_news = any(advice.document.get(name) != known.document.get(name) for name in ("setting", "demand"))
+        told = ("setting", "derived", "demand")
+        is_news = any(advice.document.get(name) != known.document.get(name) for name in told)
         return advice if is_news and advice.basis != "default" else None
 
     def _asked(self) -> Advice:

@@ -303,6 +303,17 @@ def test_it_follows_the_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     assert followed == [(1, 1, 0), (3, 7, 3), (3, 7, 3), (2, 5, 3)]
 
 
+def test_what_is_derived_is_followed_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the same setting a message may have to wait for others for another time."""
+    found = [a_queue_advice(derived={"batch_linger_seconds": seconds}) for seconds in (0.01, 0.003)]
+    monkeypatch.setattr(queue_advice, "advise_in", lambda *_: found.pop(0) if len(found) > 1 else found[0])
+    monkeypatch.setattr(sending, "_FOLLOW_SECONDS", 0.0)
+    with QueueProducer(Queue(), URL) as producer:
+        assert producer._linger_seconds == 0.01
+        producer.send("one").result(20.0)
+        assert producer._linger_seconds == 0.003
+
+
 def test_what_was_accepted_is_sent_at_the_end_of_its_own_process() -> None:
     """Though nobody closed the producer; a forked child sends what it accepted itself, and nothing of its parent's."""
     program = """

@@ -33,7 +33,7 @@ class Turns(OfOneProcess):
 
     def __init__(self, lease: Share) -> None:
         self._lease, self._process_id = lease, os.getpid()
-        self._begin()
+        self._begin_anew()
 
     @property
     def held_count(self) -> int:
@@ -56,9 +56,6 @@ class Turns(OfOneProcess):
 
     def _begin_anew(self) -> None:
         """Nobody holds in a child what threads of its parent held."""
-        self._begin()
-
-    def _begin(self) -> None:
         self._changed = threading.Condition()
         self._holders: set[int] = set()
 

@@ -56,7 +56,7 @@ class Reporter(OfOneProcess):
         self._has_complained = False
         self._tokens, self._filled_seconds = REPORT_COUNT_BURST, time.monotonic()
         self._process_id = os.getpid()
-        self._begin()
+        self._begin_anew()
 
     def report(
         self,
@@ -132,9 +132,6 @@ class Reporter(OfOneProcess):
             thread.join(timeout_seconds)
 
     def _begin_anew(self) -> None:
-        self._begin()
-
-    def _begin(self) -> None:
         self._changed = threading.Condition()
         self._waiting: deque[str] = deque()  # each as JSON
         self._thread: threading.Thread | None = None

@@ -14,13 +14,7 @@ from typing import Any
 from penstock.client.sdk_client import is_directory_bucket
 from penstock.clock import SystemClock
 from penstock.probes.aws.access import BODY_RATE_BYTES_PER_SECOND_MIN, Access
-from penstock.probes.aws.answers import (
-    NOT_OFFERED,
-    Unchanged,
-    must_have,
-    raise_first,
-    translated,
-)
+from penstock.probes.aws.answers import NOT_OFFERED, Unchanged, must_have, raise_first, translated
 from penstock.probes.aws.client import open_client
 from penstock.probes.outside import (
     DELETED_COUNT_MAX,

@@ -8,15 +8,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from penstock.probes.aws.access import Access
-from penstock.probes.aws.answers import (
-    must_have,
-    raise_first,
-    translated,
-)
+from penstock.probes.aws.answers import must_have, raise_first, translated
 from penstock.probes.aws.client import open_client
-from penstock.probes.outside import (
-    ReceivedMessage,
-)
+from penstock.probes.outside import ReceivedMessage
 
 
 @contextlib.asynccontextmanager

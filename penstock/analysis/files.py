@@ -27,12 +27,6 @@ _TYPES = {
     "bigint": pa.int64(),
     "double": pa.float64(),
     "timestamp": pa.timestamp("us", tz="UTC"),
-    "array<struct<name:string,first:int,counts:array<int>>>": pa.list_(
-        pa.struct([("name", pa.string()), ("first", pa.int32()), ("counts", pa.list_(pa.int32()))])
-    ),
-    "struct<count:bigint,xx:double,yy:double,xy:double>": pa.struct(
-        [("count", pa.int64()), ("xx", pa.float64()), ("yy", pa.float64()), ("xy", pa.float64())]
-    ),
 }
 SCHEMAS: Mapping[str, Any] = {  # Any: Arrow has no types
     table: pa.schema([(name, _TYPES[kind]) for name, kind in columns.items()])

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
@@ -30,14 +31,11 @@ OBSERVATION_COLUMNS: Mapping[str, str] = {
     **dict.fromkeys(PLACE, "string"),
     "payload_size_bytes": "bigint",
     "setting": "string",  # the knobs by name, as JSON whose keys are in order: equal settings are equal text
-    "started_at_seconds": "double",
     "value": "double",
     "duration_seconds": "double",
     "request_count": "bigint",
     "throttled_count": "bigint",
     "failed_count": "bigint",
-    "times": "array<struct<name:string,first:int,counts:array<int>>>",
-    "successive": "struct<count:bigint,xx:double,yy:double,xy:double>",
     "document": "string",
     # What people ask for, and the report does not.
     "started_at": "timestamp",
@@ -58,19 +56,8 @@ SPEND_COLUMNS: Mapping[str, str] = {
     "request_count": "bigint",
     "usd": "double",
 }
-_SAME = (
-    "started_at",
-    "duration_seconds",
-    "request_count",
-    "throttled_count",
-    "failed_count",
-    "transferred_bytes",
-    "latency_seconds_mean",
-    "latency_seconds_p50",
-    "latency_seconds_p99",
-    "client_cpu_fraction",
-    "client",
-)
+# As they are in the observation; `observation_row` says the others.
+_SAME = tuple(field.name for field in fields(Observation) if field.name in OBSERVATION_COLUMNS)
 
 
 def observation_row(observation: Observation[Any], model: PerformanceModel[Any]) -> dict[str, Any]:
@@ -81,13 +68,7 @@ def observation_row(observation: Observation[Any], model: PerformanceModel[Any])
         **{name: getattr(observation, name) for name in _SAME},
         "payload_size_bytes": context.payload_size_bytes,
         "setting": json.dumps(setting_values(observation.setting), sort_keys=True),
-        "started_at_seconds": observation.started_at.timestamp(),
         "value": float(model.measured_value(observation)),
-        "times": [
-            {"name": name, "first": histogram.first, "counts": list(histogram.counts)}
-            for name, histogram in observation.histograms.items()
-        ],
-        "successive": msgspec.to_builtins(observation.successive),
         "document": msgspec.json.encode(observation).decode(),
         "origin": observation.origin.value,
     }

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from penstock.analysis.page import page, rendered
 from penstock.analysis.questions import fit_of
-from penstock.analysis.schema import athena_ddl, observation_row
+from penstock.analysis.schema import OBSERVATION_COLUMNS, SPEND_COLUMNS, athena_ddl, observation_row
 from penstock.cli.main import cli
 from penstock.daemon.memory.store import Store
 from penstock.models.s3.upload import S3UploadSetting
@@ -159,7 +159,7 @@ def test_athena_is_told_every_column() -> None:
     ddl = athena_ddl("s3://b/fleet/")
     assert "LOCATION 's3://b/fleet/observations/'" in ddl
     assert "PARTITIONED BY (day string, host string)" in ddl
-    assert "times array<struct<name:string" in ddl
+    assert all(f"  {name} {kind}" in ddl for name, kind in {**OBSERVATION_COLUMNS, **SPEND_COLUMNS}.items())
 
 
 @pytest.mark.long

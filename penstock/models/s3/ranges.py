@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, inf
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from penstock.models.model import Fit
 from penstock.models.s3.directions import S3Setting, S3SettingT
@@ -20,13 +20,13 @@ from penstock.models.s3.parts import PART_SIZE_BYTES_MAX, PART_SIZE_BYTES_MIN
 from penstock.models.s3.transfer import S3TransferModel
 from penstock.models.s3.upload import S3UploadModel, S3UploadSetting, part_size_bytes_least
 from penstock.units import MiB, format_bytes
-from penstock.vocabulary import Context, Cost, Demand, Tariff
+from penstock.vocabulary import UNKNOWN, Context, Cost, Demand, Place, Tariff
 
 TransferSetting: TypeAlias = S3UploadSetting | S3DownloadSetting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Ranges(ABC):
+class Ranges(ABC):
     """What a client can be told of transfers that go one way, both ends included."""
 
     thread_count_min: int = 1
@@ -48,23 +48,35 @@ class _Ranges(ABC):
 
         Large requests hold less where threads that cannot be fewer outnumber them.
         """
-        return min(setting.memory_bytes(object_size_bytes) for setting in self._fewest(object_size_bytes))
+        model: _OneClient[Any] = ranged_model(self)  # of either direction
+        place = Place(operation=model.operation, region=UNKNOWN, instance_type=UNKNOWN)
+        context = Context(place=place, payload_size_bytes=object_size_bytes)
+        fewest: list[S3Setting] = [
+            model.legal(context, model.setting(self.thread_count_min, size))
+            for size in self.request_size_bytes_ends
+        ]
+        return min(setting.memory_bytes(object_size_bytes) for setting in fewest)
+
+    @property
+    @abstractmethod
+    def request_size_bytes_ends(self) -> tuple[int, int]:
+        """Of a part, or of a range."""
 
     @abstractmethod
     def _size_trouble(self, object_size_bytes: int) -> str | None:
         """The same of the sizes of requests alone."""
 
-    @abstractmethod
-    def _fewest(self, object_size_bytes: int) -> Sequence[S3Setting]:
-        """The fewest threads, with the ends of what a request may be."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UploadRanges(_Ranges):
+class UploadRanges(Ranges):
     """Of uploads."""
 
     part_size_bytes_min: int = PART_SIZE_BYTES_MIN
     part_size_bytes_max: int = 512 * MiB
+
+    @property
+    def request_size_bytes_ends(self) -> tuple[int, int]:
+        return self.part_size_bytes_min, self.part_size_bytes_max
 
     def _size_trouble(self, object_size_bytes: int) -> str | None:
         least, most = self.part_size_bytes_min, self.part_size_bytes_max
@@ -75,37 +87,23 @@ class UploadRanges(_Ranges):
             return f"an object has at most 10,000 parts: {size} needs parts of {part} or more"
         return None
 
-    def _fewest(self, object_size_bytes: int) -> Sequence[S3UploadSetting]:
-        low = max(self.part_size_bytes_min, part_size_bytes_least(object_size_bytes))
-        first = _nearest_size_bytes(low, low, self.part_size_bytes_max)
-        return [
-            S3UploadSetting(thread_count=self.thread_count_min, part_size_bytes=part)
-            for part in (first, max(first, self.part_size_bytes_max))
-        ]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DownloadRanges(_Ranges):
+class DownloadRanges(Ranges):
     """Of downloads."""
 
     range_size_bytes_min: int = MiB
     range_size_bytes_max: int = 512 * MiB
+
+    @property
+    def request_size_bytes_ends(self) -> tuple[int, int]:
+        return self.range_size_bytes_min, self.range_size_bytes_max
 
     def _size_trouble(self, object_size_bytes: int) -> str | None:
         del object_size_bytes
         if RANGE_SIZE_BYTES_MIN <= self.range_size_bytes_min <= self.range_size_bytes_max:
             return None
         return "a range has 4KiB or more, and the lower end comes first"
-
-    def _fewest(self, object_size_bytes: int) -> Sequence[S3DownloadSetting]:
-        del object_size_bytes
-        return [
-            S3DownloadSetting(thread_count=self.thread_count_min, range_size_bytes=size)
-            for size in (self.range_size_bytes_min, self.range_size_bytes_max)
-        ]
-
-
-Ranges: TypeAlias = UploadRanges | DownloadRanges
 
 
 @dataclass(frozen=True, kw_only=True)  # without slots: the limits of the models are their own fields
@@ -116,7 +114,7 @@ class _OneClient(S3TransferModel[S3SettingT]):
     """
 
     thread_count_min: int = 1
-    avoided: frozenset[S3SettingT] = frozenset()
+    avoided: frozenset[S3Setting] = frozenset()
 
     def legal(self, context: Context, setting: S3SettingT) -> S3SettingT:
         """The nearest setting within the ranges that S3 accepts; a request may be larger than the object."""
@@ -177,19 +175,12 @@ def ranged_model(
     ranges: Ranges, avoided: frozenset[TransferSetting] = frozenset()
 ) -> RangedS3UploadModel | RangedS3DownloadModel:
     """The model of that direction within these ranges."""
-    least, most = ranges.thread_count_min, ranges.thread_count_max
-    if isinstance(ranges, DownloadRanges):
-        return RangedS3DownloadModel(
-            thread_count_min=least,
-            thread_count_max=most,
-            request_size_bytes_min=ranges.range_size_bytes_min,
-            request_size_bytes_max=ranges.range_size_bytes_max,
-            avoided=frozenset(x for x in avoided if isinstance(x, S3DownloadSetting)),
-        )
-    return RangedS3UploadModel(
-        thread_count_min=least,
-        thread_count_max=most,
-        request_size_bytes_min=ranges.part_size_bytes_min,
-        request_size_bytes_max=ranges.part_size_bytes_max,
-        avoided=frozenset(x for x in avoided if isinstance(x, S3UploadSetting)),
+    kind = RangedS3DownloadModel if isinstance(ranges, DownloadRanges) else RangedS3UploadModel
+    size_min, size_max = ranges.request_size_bytes_ends
+    return kind(
+        thread_count_min=ranges.thread_count_min,
+        thread_count_max=ranges.thread_count_max,
+        request_size_bytes_min=size_min,
+        request_size_bytes_max=size_max,
+        avoided=avoided,
     )

@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from penstock.models.model import HasBelief
-from penstock.models.s3.ranges import UploadRanges, ranged_model
+from penstock.models.s3.ranges import DownloadRanges, Ranges, UploadRanges, ranged_model
 from penstock.models.s3.upload import S3UploadSetting
 from penstock.units import GiB, KiB, MiB
 from penstock.vocabulary import Demand
@@ -101,10 +101,13 @@ def test_it_draws_as_the_upload_model_does() -> None:
         (UploadRanges(thread_count_min=64), 40 * MiB, 40 * MiB, None),  # no more than all of it is held
         (UploadRanges(thread_count_min=64, part_size_bytes_min=24 * MiB), 40 * MiB, 40 * MiB, None),  # in one
         (UploadRanges(thread_count_min=64), 40 * MiB, 39 * MiB, "40 MiB in memory"),
+        # What is asked for is whole MiB where that is within the range.
+        (DownloadRanges(range_size_bytes_min=64 * KiB), 10 * MiB, 512 * KiB, "1 MiB in memory"),
+        (DownloadRanges(range_size_bytes_min=64 * KiB, range_size_bytes_max=MiB - 1), 10 * MiB, MiB, None),
     ],
 )
 def test_impossible_ranges_are_refused_in_a_sentence(
-    ranges: UploadRanges, size: int, memory: int | None, sentence: str | None
+    ranges: Ranges, size: int, memory: int | None, sentence: str | None
 ) -> None:
     """Before anything is run."""
     trouble = ranges.trouble(size, memory)

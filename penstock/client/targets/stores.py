@@ -11,8 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
-from penstock.client.targets.advised import MiB
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
@@ -28,77 +26,33 @@ docs.aws.amazon.com/sdkref/latest/guide/feature-dataintegrity.html.
 
 
 class Store(NamedTuple):
-    """What one store accepts, where it differs from most. What is None was found nowhere."""
+    """What one store is known by, and whether its clients have to be told to leave something out."""
 
     name: str
     title: str
-    sources: tuple[str, ...]
     hosts: tuple[str, ...] = ()  # what its endpoints end with, where it is a service
-    part_size_bytes_min: int = 5 * MiB
-    part_count_max: int = 10_000
-    has_equal_parts: bool = False  # all but the last have to be as large
     has_checksums: bool = False  # those that SDKs of AWS add by themselves
-    has_conditional_writes: bool | None = None
-    lists_uploads_by_prefix: bool | None = None  # and not by a whole key alone
 
 
+# As of August 2026. What else differs between them is in docs/clients.md; the sources of both:
+# R2: developers.cloudflare.com/r2/objects/upload-objects, .../r2/api/s3/api (checksums),
+#   .../r2/api/s3/conditional-operations.
+# MinIO: docs.min.io/community/minio-object-store/operations/concepts/thresholds.html, and tests/real against MinIO of
+#   2026 (checksums, listing).
+# Ceph: github.com/ceph/ceph: rgw_multipart_min_part_size in src/common/options/rgw.yaml.in (sizes, by default),
+#   github.com/ceph/ceph/pull/54856 (checksums behind the body: refused before it was merged in 2024),
+#   github.com/ceph/s3-tests/pull/693 (conditional writes of multipart uploads: tested since 2025).
+# B2: backblaze.com/docs/cloud-storage-create-large-files-with-the-native-api, backblaze.com/apidocs/s3-upload-part
+#   (equal parts with Live Read), github.com/boto/s3transfer/issues/327 (checksums are refused).
+# GCS: cloud.google.com/storage/docs/multipart-uploads, cloud.google.com/storage/docs/xml-api/put-object-multipart
+#   (x-goog-hash, and no x-amz-checksum).
 STORES = (
-    Store(
-        name="r2",
-        title="Cloudflare R2",
-        hosts=(".r2.cloudflarestorage.com",),
-        has_equal_parts=True,
-        has_checksums=True,
-        has_conditional_writes=True,
-        sources=(
-            "developers.cloudflare.com/r2/objects/upload-objects",
-            "developers.cloudflare.com/r2/api/s3/api (checksums)",
-            "developers.cloudflare.com/r2/api/s3/conditional-operations",
-        ),
-    ),
-    Store(
-        name="minio",
-        title="MinIO",
-        hosts=("play.min.io",),
-        has_checksums=True,
-        lists_uploads_by_prefix=False,
-        sources=(
-            "docs.min.io/community/minio-object-store/operations/concepts/thresholds.html",
-            "tests/real against MinIO of 2026 (checksums, listing)",
-        ),
-    ),
-    Store(
-        name="ceph",
-        title="Ceph Object Gateway",
-        sources=(
-            "github.com/ceph/ceph: rgw_multipart_min_part_size in src/common/options/rgw.yaml.in (sizes, by default)",
-            "github.com/ceph/ceph/pull/54856 (checksums behind the body: refused before it was merged in 2024)",
-            "github.com/ceph/s3-tests/pull/693 (conditional writes of multipart uploads: tested since 2025)",
-        ),
-    ),
-    Store(
-        name="b2",
-        title="Backblaze B2",
-        hosts=(".backblazeb2.com",),
-        part_size_bytes_min=5 * 10**6,
-        has_equal_parts=True,  # with Live Read
-        sources=(
-            "backblaze.com/docs/cloud-storage-create-large-files-with-the-native-api",
-            "backblaze.com/apidocs/s3-upload-part (equal parts with Live Read)",
-            "github.com/boto/s3transfer/issues/327 (checksums are refused)",
-        ),
-    ),
-    Store(
-        name="gcs",
-        title="Google Cloud Storage",
-        hosts=("storage.googleapis.com",),
-        sources=(
-            "cloud.google.com/storage/docs/multipart-uploads",
-            "cloud.google.com/storage/docs/xml-api/put-object-multipart (x-goog-hash, and no x-amz-checksum)",
-        ),
-    ),
+    Store("r2", "Cloudflare R2", hosts=(".r2.cloudflarestorage.com",), has_checksums=True),
+    Store("minio", "MinIO", hosts=("play.min.io",), has_checksums=True),
+    Store("ceph", "Ceph Object Gateway"),
+    Store("b2", "Backblaze B2", hosts=(".backblazeb2.com",)),
+    Store("gcs", "Google Cloud Storage", hosts=("storage.googleapis.com",)),
 )
-"""As of August 2026."""
 STORES_BY_NAME: Mapping[str, Store] = {store.name: store for store in STORES}
 
 

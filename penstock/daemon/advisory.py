@@ -11,21 +11,18 @@ from importlib.metadata import version
 from typing import Any
 
 from penstock.api.advisor import NoRoomError, RefusedError
-from penstock.api.leases import LeaseBook, lease_documents
+from penstock.api.leases import lease_documents
 from penstock.api.wire import Question, Snapshot, recommendation_document
-from penstock.clock import Clock
-from penstock.daemon.backlog_watch import BacklogWatch
-from penstock.daemon.board import Board, telling_of_fleet
-from penstock.daemon.cycle.conductor import Conductor, Cycle
+from penstock.daemon.assembly import App
+from penstock.daemon.board import telling_of_fleet
+from penstock.daemon.cycle.conductor import Cycle
 from penstock.daemon.heard.audit import Audit
-from penstock.daemon.memory.async_store import AsyncStore
 from penstock.daemon.quiet_hours import quiet_until
 from penstock.daemon.schedule import fresh_report_count
 from penstock.daemon.spending.forecast import Forecast, scarcity, shown_cost, shown_usd
 from penstock.daemon.troubles import Trouble
 from penstock.daemon.trust import Door
 from penstock.daemon.yielding.harm_watch import HarmWatch
-from penstock.daemon.yielding.host_watch import HostWatch
 from penstock.models.model import Fit, is_current
 from penstock.operations.sqs.delivery import DELIVERY
 from penstock.operations.table import OPERATIONS
@@ -44,38 +41,29 @@ REMOVAL_SECONDS_MAX = 60.0  # who asked for it is answered by then
 class Advisory:
     """`penstock.api.routes.Advisor` of a living daemon."""
 
-    board: Board
-    conductor: Conductor
-    backlogs: BacklogWatch
-    host_watch: HostWatch
+    app: App
     harm_watch: HarmWatch
-    store: AsyncStore
-    clock: Clock
-    home: Place
-    started_at: datetime
-    take_up: Callable[[], Awaitable[str]]  # reads the configuration again
-    leases: LeaseBook = field(default_factory=LeaseBook)
-    forecast: Callable[[], Sequence[Forecast]] = tuple
     audit: Audit
+    take_up: Callable[[], Awaitable[str]]  # reads the configuration again
     # Since the start.
     _report_counts: dict[str, int] = field(default_factory=lambda: {"kept": 0, "refused": 0})
     _door: Door = field(init=False)
 
     def __post_init__(self) -> None:
-        self._door = Door(self.clock, self._known_places)
+        self._door = Door(self.app.conductor.clock, self._known_places)
 
     @property
     def probed_operations(self) -> Collection[str]:
-        return {context.operation for context in self.conductor.contexts}
+        return {context.operation for context in self.app.conductor.contexts}
 
     # --- Reading
 
     def snapshot(self) -> Snapshot:
-        return self.board.snapshot(self.clock.now())
+        return self.app.board.snapshot(self.app.conductor.clock.now())
 
     def recommend(self, question: Question) -> Recommendation[Any]:
-        context, demand = question.context(self.home), self._beside_neighbours(question)
-        answer = self.board.recommend(context, demand, self.clock.now())
+        context, demand = question.context(self.app.home), self._beside_neighbours(question)
+        answer = self.app.board.recommend(context, demand, self.app.conductor.clock.now())
         return _telling_of_neighbours(answer, question.demand)
 
     def assess(
@@ -85,17 +73,17 @@ class Advisory:
 
         Of a lease it is the part of the host, and so of what the fleet leaves to the host.
         """
-        context, demand = question.context(self.home), self._beside_neighbours(question)
-        answer = self.board.assess(context, demand, setting, self.clock.now())
-        share = self.conductor.limits.share(question.operation) if self.conductor.limits else None
+        context, demand = question.context(self.app.home), self._beside_neighbours(question)
+        answer = self.app.board.assess(context, demand, setting, self.app.conductor.clock.now())
+        share = self.app.conductor.limits.share(question.operation) if self.app.conductor.limits else None
         if share is not None and host_fraction is not None:
             answer = telling_of_fleet(answer, share, host_fraction)
         return _telling_of_neighbours(answer, question.demand)
 
     def _beside_neighbours(self, question: Question) -> Demand:
         """The demand, for what the host sustains where its credits do not suffice for other leases as well."""
-        context, demand = question.context(self.home), question.demand
-        fit, others = self.board.fit(context.place), self.leases.claimed_bytes(question)
+        context, demand = question.context(self.app.home), question.demand
+        fit, others = self.app.board.fit(context.place), self.app.leases.claimed_bytes(question)
         model = OPERATIONS[context.operation].model
         if not others or fit is None or not is_current(fit, model):
             return demand
@@ -104,45 +92,45 @@ class Advisory:
         return demand if is_kept else dataclasses.replace(demand, regime=regime)
 
     def explain(self, question: Question) -> Mapping[str, Any]:
-        context, recommendation = question.context(self.home), self.recommend(question)
-        fit = self.board.fit(context.place)
+        context, recommendation = question.context(self.app.home), self.recommend(question)
+        fit = self.app.board.fit(context.place)
         return {
-            "recommendation": recommendation_document(recommendation, generation=self.board.generation),
+            "recommendation": recommendation_document(recommendation, generation=self.app.board.generation),
             "fit": None if fit is None else _fit_document(fit),
             "alternatives": [] if fit is None else self._alternatives(fit, recommendation),
             "fleet": [
                 limit
-                for limit in (self.conductor.limits.document() if self.conductor.limits else [])
+                for limit in (self.app.conductor.limits.document() if self.app.conductor.limits else [])
                 if context.operation in limit["operations"]
             ],
             "queues": [
                 backlog.document()
-                for backlog in self.backlogs.backlogs(context.place.region)
+                for backlog in self.app.backlogs.backlogs(context.place.region)
                 if context.operation == DELIVERY.name
             ],
         }
 
     def status(self) -> Mapping[str, Any]:
-        now, ledger, coming = self.clock.now(), self.conductor.ledger, self.forecast()
-        cycles, spent = list(self.conductor.cycles), ledger.spent(now)
+        now, ledger, coming = self.app.conductor.clock.now(), self.app.conductor.ledger, self.app.forecast()
+        cycles, spent = list(self.app.conductor.cycles), ledger.spent(now)
         return {
             "version": version("penstock"),
-            "region": self.home.region,
-            "instance_type": self.home.instance_type,
-            "started_at": self.started_at,
-            "activity": self.conductor.activity,
+            "region": self.app.home.region,
+            "instance_type": self.app.home.instance_type,
+            "started_at": self.app.started_at,
+            "activity": self.app.conductor.activity,
             "next_probe_due_at": self._next_due_at(now),
-            "generation": self.board.generation,
+            "generation": self.app.board.generation,
             "trouble": "; ".join(f"{t.subject}: {t.sentence}" for t in self._troubles()) or None,
             "troubles": self.troubles(),
-            "leftover_count": self.conductor.sweeper.count,
-            "leftover_oldest_age_seconds": self.conductor.sweeper.oldest_age_seconds,
-            "leftover_remark": self.conductor.sweeper.remark,
+            "leftover_count": self.app.conductor.sweeper.count,
+            "leftover_oldest_age_seconds": self.app.conductor.sweeper.oldest_age_seconds,
+            "leftover_remark": self.app.conductor.sweeper.remark,
             "budget_per_day": dataclasses.asdict(ledger.limit) | shown_cost(ledger.limit),
             "spent_per_day": dataclasses.asdict(spent) | shown_cost(spent),
             "costs": self._costs(coming, now),
             "cost_remark": scarcity(coming),
-            "host": self.host_watch.document(now),
+            "host": self.app.host_watch.document(now),
             "harm": self.harm_watch.document(),
             "contexts": [
                 {
@@ -157,26 +145,26 @@ class Advisory:
                     "postponed_until": standing.postponed_until,
                     "verdict": self._verdict(standing.context, now),
                 }
-                for standing in self.conductor.standings
+                for standing in self.app.conductor.standings
             ],
-            "leases": lease_documents(self.leases),
+            "leases": lease_documents(self.app.leases),
             "report_kept_count": self._report_counts["kept"],
             "report_refused_count": self._report_counts["refused"],
-            "queues": [backlog.document() for backlog in self.backlogs.backlogs()],
-            "fleet": self.conductor.fleet.document() if self.conductor.fleet else None,
-            "shared_limits": self.conductor.limits.document() if self.conductor.limits else [],
-            "cycle_count": self.conductor.cycle_count,
+            "queues": [backlog.document() for backlog in self.app.backlogs.backlogs()],
+            "fleet": self.app.conductor.fleet.document() if self.app.conductor.fleet else None,
+            "shared_limits": self.app.conductor.limits.document() if self.app.conductor.limits else [],
+            "cycle_count": self.app.conductor.cycle_count,
             "cycles": [cycle_document(cycle) for cycle in cycles[-CYCLE_COUNT_SHOWN:]],
         }
 
     def _next_due_at(self, now: datetime) -> datetime | None:
         """When the next probe comes: what is due in quiet hours waits for their end."""
-        due_at, ends_at = self.conductor.next_due_at, quiet_until(self.host_watch.quiet_hours, now)
+        due_at, ends_at = self.app.conductor.next_due_at, quiet_until(self.app.host_watch.quiet_hours, now)
         return max(due_at, ends_at) if due_at and ends_at else due_at
 
     def _costs(self, coming: Sequence[Forecast], now: datetime) -> dict[str, Any]:
         """Of each operation: what it cost in the last 24 hours, what it may, and what such days cost typically."""
-        ledger = self.conductor.ledger
+        ledger = self.app.conductor.ledger
         documents = {forecast.operation: forecast.document() for forecast in coming}
         return {
             operation: {
@@ -192,10 +180,10 @@ class Advisory:
 
         What an operation cost is said of it where it has one size in one region: of each it would be counted twice.
         """
-        made = self.board.recommend(context, Demand(), now)
-        sharing = [s for s in self.conductor.standings if s.context.operation == context.operation]
-        spent = self.conductor.ledger.spent(now, context.operation).usd
-        over, fit = made.gain_over_default, self.board.fit(context.place)
+        made = self.app.board.recommend(context, Demand(), now)
+        sharing = [s for s in self.app.conductor.standings if s.context.operation == context.operation]
+        spent = self.app.conductor.ledger.spent(now, context.operation).usd
+        over, fit = made.gain_over_default, self.app.board.fit(context.place)
         return sentence(
             Verdict(
                 setting_words=OPERATIONS[context.operation].words.setting_in_full(
@@ -215,12 +203,12 @@ class Advisory:
         return [trouble.document() for trouble in self._troubles()]
 
     def _troubles(self) -> Sequence[Trouble]:
-        found = self.conductor.troubles.now()
-        trouble = self.store.trouble
+        found = self.app.conductor.troubles.now()
+        trouble = self.app.store.trouble
         return found if trouble is None else (Trouble(name="database", sentence=trouble), *found)
 
     def leftovers(self) -> Mapping[str, Any]:
-        return self.conductor.sweeper.document()
+        return self.app.conductor.sweeper.document()
 
     def clients(self) -> Mapping[str, Any]:
         return self.audit.document()
@@ -229,14 +217,14 @@ class Advisory:
         from penstock.daemon.metrics import exposition  # 5 MB, where nobody may ever scrape
 
         return exposition(
-            self.conductor,
+            self.app.conductor,
             audit=self.audit,
-            backlogs=self.backlogs.backlogs(),
-            leases=self.leases,
+            backlogs=self.app.backlogs.backlogs(),
+            leases=self.app.leases,
             recommendations=self.snapshot().recommendations,
             report_counts=self._report_counts,
             troubles=self._troubles(),
-            now=self.clock.now(),
+            now=self.app.conductor.clock.now(),
         )
 
     # --- Acting
@@ -248,7 +236,7 @@ class Advisory:
 
         Raises NoRoomError when they would wait in memory for a disk in trouble, and too many do.
         """
-        if (trouble := await self.store.why_no_room(len(reports))) is not None:
+        if (trouble := await self.app.store.why_no_room(len(reports))) is not None:
             self._report_counts["refused"] += len(reports)
             raise NoRoomError(f"reports cannot be kept now: {trouble}")
         signed = [dataclasses.replace(report, reporter_uid=uid) for report in reports]
@@ -257,8 +245,8 @@ class Advisory:
         self._report_counts["kept"] += len(kept)
         self._report_counts["refused"] += len(reports) - len(kept)
         if kept:
-            self.conductor.note_reports(kept)
-            self.backlogs.note_reports(kept, process_id)
+            self.app.conductor.note_reports(kept)
+            self.app.backlogs.note_reports(kept, process_id)
         return answers
 
     async def _record_one(self, report: Observation[Any], uid: int) -> str | None:
@@ -266,16 +254,18 @@ class Advisory:
         if refusal is not None:
             return refusal
         try:
-            await self.store.add_observation(report)
+            await self.app.store.add_observation(report)
         except ValueError as trouble:
             return f"it cannot be kept: {trouble}"
         return None
 
     def _known_places(self) -> set[Place]:
-        return {context.place for context in self.conductor.contexts} | {f.place for f in self.board.fits()}
+        return {context.place for context in self.app.conductor.contexts} | {
+            f.place for f in self.app.board.fits()
+        }
 
     async def request_probe(self, operation: str, payload_size_bytes: int) -> str:
-        watched = [c for c in self.conductor.contexts if c.operation == operation]
+        watched = [c for c in self.app.conductor.contexts if c.operation == operation]
         matches = [c for c in watched if c.payload_size_bytes == payload_size_bytes]
         if not matches:
             sizes = ", ".join(format_bytes(size) for size in sorted({c.payload_size_bytes for c in watched}))
@@ -285,26 +275,26 @@ class Advisory:
                 f"the configured sizes are {sizes}"
             )
         asked = f"a probe of {operation} at {format_bytes(payload_size_bytes)}"
-        obstacles = {context: self.conductor.obstacle(context) for context in matches}
+        obstacles = {context: self.app.conductor.obstacle(context) for context in matches}
         if all(obstacles.values()):
             raise RefusedError(f"{asked} cannot be made now: {obstacles[matches[0]]}")
         for context in matches:  # one for each region that is probed
-            self.conductor.request(context)
+            self.app.conductor.request(context)
         return f"{asked} comes next, within the budget"
 
     async def remove_leftovers(self, *, forgets: bool = False) -> Mapping[str, Any]:
         try:
             async with asyncio.timeout(REMOVAL_SECONDS_MAX):
-                summary = await asyncio.shield(self.conductor.request_sweep())
+                summary = await asyncio.shield(self.app.conductor.request_sweep())
         except TimeoutError:
             raise RefusedError(
-                f"the daemon was busy for {REMOVAL_SECONDS_MAX:g} s ({self.conductor.activity}); "
+                f"the daemon was busy for {REMOVAL_SECONDS_MAX:g} s ({self.app.conductor.activity}); "
                 "what is left behind is tried right after that"
             ) from None
-        return await self.conductor.sweeper.concluded(summary.removed, forgets=forgets)
+        return await self.app.conductor.sweeper.concluded(summary.removed, forgets=forgets)
 
     async def believe_clock(self) -> str:
-        return self.conductor.believe_clock()
+        return self.app.conductor.believe_clock()
 
     async def reload(self) -> str:
         return await self.take_up()
@@ -319,7 +309,7 @@ class Advisory:
         context = recommendation.context
         model, demand = (
             OPERATIONS[context.operation].model,
-            self.board.within_limits(context, recommendation.demand),
+            self.app.board.within_limits(context, recommendation.demand),
         )
         settings, appraisal = alternatives(
             model, fit, context, demand, advised=recommendation.setting, count_max=ALTERNATIVE_COUNT

@@ -318,19 +318,10 @@ def _api(
     harm_watch: HarmWatch,
 ) -> Api:
     advisory = Advisory(
-        board=app.board,
-        conductor=app.conductor,
-        backlogs=app.backlogs,
-        host_watch=app.host_watch,
+        app=app,
         harm_watch=harm_watch,
-        store=app.store,
-        clock=clock,
-        home=app.home,
-        started_at=app.started_at,
-        take_up=reload,
-        leases=app.leases,
-        forecast=app.forecast,
         audit=Audit(app.board, hearing, clock, app.home),
+        take_up=reload,
     )
     return Api(
         advisory,

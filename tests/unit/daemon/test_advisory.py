@@ -14,6 +14,7 @@ from penstock.api.advisor import RefusedError
 from penstock.api.leases import Appetite, LeaseBook
 from penstock.api.wire import Claim, encode, read_question
 from penstock.daemon.advisory import Advisory
+from penstock.daemon.assembly import App
 from penstock.daemon.backlog_watch import BacklogWatch
 from penstock.daemon.config import BudgetSection, ListenSection, WatchedQueueSection
 from penstock.daemon.heard.audit import Audit
@@ -30,7 +31,7 @@ from penstock.models.s3.upload import S3UploadModel
 from penstock.vocabulary import Cost, Demand, Observation, Origin, Place
 from tests.factories import CONTEXT, NOON, SETTING, an_observation
 from tests.integration.test_socket_protocol_page import OPENAPI, agree
-from tests.unit.daemon.house import DAY_LIMIT, House
+from tests.unit.daemon.house import DAY_LIMIT, TARIFFS, House
 
 HOME = Place(operation="", region="elsewhere-1", instance_type="c5.large")
 
@@ -49,20 +50,24 @@ FORECAST = Forecast(
 
 def advisory_of(house: House, leases: LeaseBook | None = None) -> Advisory:
     """On a host that lives in another region than it probes."""
-    return Advisory(
+    app = App(
         board=house.board,
         conductor=house.conductor,
         backlogs=BacklogWatch(house.clock, WatchedQueueSection(), region=HOME.region),
-        harm_watch=HarmWatch(dict, house.clock, ListenSection()),
         host_watch=HostWatch(BudgetSection(), house.clock, HostSample, ceiling_bytes_per_second=lambda: None),
         store=house.store,
-        clock=house.clock,
+        tariffs=TARIFFS,
+        leases=LeaseBook() if leases is None else leases,
         home=HOME,
         started_at=NOON,
-        take_up=lambda: asyncio.sleep(0, ""),
-        leases=LeaseBook() if leases is None else leases,
+        close_probes=lambda: asyncio.sleep(0),
         forecast=lambda: [FORECAST],
+    )
+    return Advisory(
+        app=app,
+        harm_watch=HarmWatch(dict, house.clock, ListenSection()),
         audit=Audit(house.board, Hearing(house.clock), house.clock, HOME),
+        take_up=lambda: asyncio.sleep(0, ""),
     )
 
 
@@ -70,7 +75,7 @@ def advisory_of(house: House, leases: LeaseBook | None = None) -> Advisory:
 async def test_no_probe_is_announced_for_quiet_hours(house: House, hours: str, shift_hours: int) -> None:
     """What is due within them comes at their end; hours that have not begun change nothing."""
     advisory = advisory_of(house)
-    advisory.host_watch.quiet_hours = (parse(hours),)
+    advisory.app.host_watch.quiet_hours = (parse(hours),)
     house.conductor.next_due_at = NOON
     assert advisory.status()["next_probe_due_at"] == NOON + timedelta(hours=shift_hours)
     house.conductor.next_due_at = None

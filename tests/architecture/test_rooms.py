@@ -36,9 +36,9 @@ CATCHES_ALL = {
         "_send",
     ): "whatever aiobotocore raises is for who waits for the message",
     (
-        "penstock/client/queues/aiobotocore_queue.py",
+        "penstock/client/queues/consuming.py",
         "_ask",
-    ): "whatever aiobotocore raises, the consumer goes on",
+    ): "whatever botocore or aiobotocore raises, the consumer goes on",
     (
         "penstock/client/transfers/aiobotocore_transfers.py",
         "_outcome",
@@ -69,10 +69,6 @@ CATCHES_ALL = {
         "penstock/client/transfers/threads.py",
         "_call",
     ): "the future carries it to whoever waits, as of any executor",
-    (
-        "penstock/client/queues/boto3_queue.py",
-        "_ask",
-    ): "whatever botocore raises, the consumer's thread goes on",
     (
         "penstock/daemon/cycle/conductor.py",
         "run",

@@ -22,23 +22,19 @@ from functools import partial
 
 from penstock.client.complaint import complain
 from penstock.client.looping import in_thread, to_its_end
-from penstock.client.queues.consuming import (
-    MESSAGE_COUNT_MAX,
-    Consuming,
-    deletion_entries,
-    visibility_entries,
-)
+from penstock.client.queues.consuming import Consuming
 from penstock.client.queues.tasks import Changes, begin_missing
 from penstock.client.sdk_client import pool_count_of
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
     from typing import Any
 
     from typing_extensions import Unpack
 
     from penstock.client.advice import Advice
+    from penstock.client.queues.messages import Wait
     from penstock.client.queues.options import ConsumerOptions
     from penstock.client.queues.tasks import Tasks
 
@@ -114,8 +110,7 @@ class AsyncQueueConsumer(Consuming):
             self._deleter_count = max(1, self._deleter_count * room // count)
 
     def _start(self) -> None:
-        works = self._works(self._receive_all, self._delete_all, self._keep_all)
-        begin_missing(self._tasks, [*works, (self._report_all, 0)])
+        begin_missing(self._tasks, [*self._works(), (self._report_all, 0)])
 
     async def _end(self) -> None:
         """Each step is bounded but one: what handles a message and does not let itself be cancelled."""
@@ -136,29 +131,16 @@ class AsyncQueueConsumer(Consuming):
             task.cancel()
         self._report()
 
-    # --- Receiving
+    # --- What a task awaits
 
-    async def _receive_all(self, number: int) -> None:
-        while not self._is_stopped and number < self._receiver_count:
-            await self._changed.wait(self._messages.waits_for_room())
-            room = self._messages.take_room(
-                self._batch, poll_seconds=self._long_poll_seconds, receiver=number
-            )
-            if room:
-                answer, seconds = await self._ask(self._client.receive_message, **self._poll(room))
-                received = self._note_received(number, room, answer, seconds)
-                for message in self._messages.turns(received):
-                    await self._work_off(message)
-        await self._give_back()
-        if late := self._messages.pop_handled(self._batch):  # copies, when nobody else deletes any more
-            await self._delete(late)
+    async def _wait(self, waits: Iterable[Wait]) -> None:
+        await self._changed.wait(waits)
 
-    async def _give_back(self) -> None:
-        """Make visible again what was received and will not be handled here."""
-        while handles := self._messages.take_unbegun(MESSAGE_COUNT_MAX):
-            entries = visibility_entries(handles)
-            await self._ask(self._client.change_message_visibility_batch, Entries=entries)
-            self._messages.note_given_back()
+    async def _pause(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def _answer(self, request: Callable[..., Any], **parameters: object) -> Any:
+        return await request(**parameters)
 
     async def _work_off(self, message: Mapping[str, Any]) -> None:
         """In a task of its own: so it can be told who was cancelled, and what one message does to its context ends."""
@@ -199,62 +181,6 @@ class AsyncQueueConsumer(Consuming):
             )
             raise self._mistake
         await handled
-
-    # --- Keeping
-
-    async def _keep_all(self, _: int) -> None:
-        """Hide anew what takes longer than the queue hides it: else others handle it, too."""
-        await self._visibility_timeout_seconds()
-        while True:
-            await self._changed.wait(self._messages.waits_for_age(self._age_to_hide()))
-            aging = self._messages.take_aging(self._age_to_hide(), self._hold_seconds_max)
-            if aging is None:
-                return
-            seconds = self._timeout_seconds or await self._visibility_timeout_seconds()
-            for begin in range(0, len(aging) if seconds else 0, MESSAGE_COUNT_MAX):
-                await self._hide(aging[begin : begin + MESSAGE_COUNT_MAX], seconds)
-
-    async def _visibility_timeout_seconds(self) -> int:
-        answer, _ = await self._ask(self._client.get_queue_attributes, AttributeNames=["VisibilityTimeout"])
-        return self._note_timeout(answer)
-
-    async def _hide(self, receipts: Sequence[tuple[str, str]], seconds: int) -> None:
-        entries = visibility_entries((handle, seconds) for _, handle in receipts)
-        answer, _ = await self._ask(self._client.change_message_visibility_batch, Entries=entries)
-        self._note_hidden(receipts, answer)
-
-    # --- Deleting
-
-    async def _delete_all(self, _: int) -> None:
-        while True:
-            await self._changed.wait(self._messages.waits_for_handled(self._batch))
-            receipts = self._messages.take_handled(self._batch)
-            if receipts is None:
-                return
-            if receipts:
-                await self._delete(receipts)
-            await self._give_back()
-
-    async def _delete(self, receipts: Sequence[tuple[str, str]]) -> None:
-        entries = deletion_entries(receipts)
-        try:
-            answer, seconds = await self._ask(self._client.delete_message_batch, Entries=entries)
-        except BaseException:
-            self._messages.put_back(receipts)
-            raise
-        await asyncio.sleep(self._note_deleted(receipts, answer, seconds))
-
-    # --- All
-
-    async def _ask(self, request: Callable[..., Any], **parameters: object) -> tuple[Any, float]:
-        """The answer and its seconds; None when there is none, after a pause."""
-        began, name = time.perf_counter(), getattr(request, "__name__", "")
-        try:
-            answer = await request(QueueUrl=self._url, **parameters)
-        except Exception as trouble:  # noqa: BLE001 - whatever aiobotocore raises: the consumer goes on
-            await asyncio.sleep(self._note_trouble(name, began, trouble))
-            return None, 0.0
-        return answer, self._note_answer(name, began, answer)
 
     async def _report_all(self, _: int) -> None:
         while not self._is_stopped:

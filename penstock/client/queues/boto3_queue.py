@@ -24,18 +24,13 @@ from queue import Empty, SimpleQueue
 
 from penstock.client.complaint import complain
 from penstock.client.forks import OfOneProcess, close_inherited
-from penstock.client.queues.consuming import (
-    MESSAGE_COUNT_MAX,
-    Consuming,
-    deletion_entries,
-    visibility_entries,
-)
+from penstock.client.queues.consuming import Consuming
 from penstock.client.queues.crew import run_missing
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
     from typing_extensions import Unpack
@@ -100,9 +95,8 @@ class QueueConsumer(OfOneProcess, Consuming):
 
         A process that may have no more threads works with those that it has.
         """
-        works = self._works(self._receive_all, self._delete_all, self._keep_all)
         try:
-            run_missing(self._threads, works, "penstock-queue")
+            run_missing(self._threads, self._works(), "penstock-queue")
         except RuntimeError as trouble:
             self._deleter_count = self._running_count(self._delete_all)
             self._receiver_count = self._running_count(self._receive_all)
@@ -110,7 +104,7 @@ class QueueConsumer(OfOneProcess, Consuming):
                 raise
             complain("not all advised threads work on %s: %s", self._url, trouble)
 
-    def _running_count(self, work: Callable[[int], None]) -> int:
+    def _running_count(self, work: Callable[[int], Any]) -> int:
         return sum(name == work.__name__ and thread.is_alive() for (name, _), thread in self._threads.items())
 
     def stop(self) -> None:
@@ -130,8 +124,8 @@ class QueueConsumer(OfOneProcess, Consuming):
         """Each step is bounded but one: what is being handled has the time that it takes."""
         try:
             self._messages.stop()
-            self._wait(self._messages.waits_for_handlers())
-            self._wait(self._messages.waits_for_the_rest())
+            self._stand_by(self._messages.waits_for_handlers())
+            self._stand_by(self._messages.waits_for_the_rest())
         finally:
             self._messages.end(self._end_seconds_max)
         end_seconds = time.monotonic() + self._end_seconds_max
@@ -139,35 +133,23 @@ class QueueConsumer(OfOneProcess, Consuming):
             if name != self._receive_all.__name__ and thread.ident is not None:  # it was started
                 thread.join(max(0.0, end_seconds - time.monotonic()))
 
-    def _wait(self, waits: Iterable[Wait]) -> None:
+    def _stand_by(self, waits: Iterable[Wait]) -> None:
         for holds, seconds in waits:
             with self._changed:
                 self._changed.wait_for(holds, seconds)
 
-    # --- Receiving
+    # --- What a thread does where a task awaits
 
-    def _receive_all(self, number: int) -> None:
-        while not self._is_stopped and number < self._receiver_count:
-            self._wait(self._messages.waits_for_room())
-            room = self._messages.take_room(
-                self._batch, poll_seconds=self._long_poll_seconds, receiver=number
-            )
-            if room:
-                answer, seconds = self._ask(self._client.receive_message, **self._poll(room))
-                received = self._note_received(number, room, answer, seconds)
-                for message in self._messages.turns(received):
-                    self._work_off(message)
-        self._give_back()
-        if late := self._messages.pop_handled(self._batch):  # copies, when nobody else deletes any more
-            self._delete(late)
+    async def _wait(self, waits: Iterable[Wait]) -> None:
+        self._stand_by(waits)
 
-    def _give_back(self) -> None:
-        """Make visible again what was received and will not be handled here."""
-        while handles := self._messages.take_unbegun(MESSAGE_COUNT_MAX):
-            self._ask(self._client.change_message_visibility_batch, Entries=visibility_entries(handles))
-            self._messages.note_given_back()
+    async def _pause(self, seconds: float) -> None:
+        time.sleep(seconds)  # noqa: ASYNC251 - no loop runs here: see `crew`
 
-    def _work_off(self, message: Mapping[str, Any]) -> None:
+    async def _answer(self, request: Callable[..., Any], **parameters: object) -> Any:
+        return request(**parameters)
+
+    async def _work_off(self, message: Mapping[str, Any]) -> None:
         """What ends a thread (SystemExit) or a task does not end the one that receives."""
         number, began = message["MessageId"], time.perf_counter()
         try:
@@ -185,55 +167,3 @@ class QueueConsumer(OfOneProcess, Consuming):
                 "what handles messages is called in a thread, where nobody awaits what it returns: "
                 "penstock.client.aiobotocore.AsyncQueueConsumer is for what is async"
             )
-
-    # --- Keeping
-
-    def _keep_all(self, _: int) -> None:
-        """Hide anew what takes longer than the queue hides it: else others handle it, too."""
-        self._visibility_timeout_seconds()
-        while True:
-            self._wait(self._messages.waits_for_age(self._age_to_hide()))
-            aging = self._messages.take_aging(self._age_to_hide(), self._hold_seconds_max)
-            if aging is None:
-                return
-            seconds = self._timeout_seconds or self._visibility_timeout_seconds()
-            for begin in range(0, len(aging) if seconds else 0, MESSAGE_COUNT_MAX):
-                self._hide(aging[begin : begin + MESSAGE_COUNT_MAX], seconds)
-
-    def _visibility_timeout_seconds(self) -> int:
-        request = getattr(self._client, "get_queue_attributes", None)
-        answer = self._ask(request, AttributeNames=["VisibilityTimeout"])[0] if request else None
-        return self._note_timeout(answer)
-
-    def _hide(self, receipts: Sequence[tuple[str, str]], seconds: int) -> None:
-        entries = visibility_entries((handle, seconds) for _, handle in receipts)
-        self._note_hidden(
-            receipts, self._ask(self._client.change_message_visibility_batch, Entries=entries)[0]
-        )
-
-    # --- Deleting
-
-    def _delete_all(self, _: int) -> None:
-        while True:
-            self._wait(self._messages.waits_for_handled(self._batch))
-            receipts = self._messages.take_handled(self._batch)
-            if receipts is None:
-                return
-            if receipts:
-                self._delete(receipts)
-            self._give_back()
-
-    def _delete(self, receipts: Sequence[tuple[str, str]]) -> None:
-        entries = deletion_entries(receipts)
-        answer, seconds = self._ask(self._client.delete_message_batch, Entries=entries)
-        time.sleep(self._note_deleted(receipts, answer, seconds))
-
-    def _ask(self, request: Callable[..., Any], **parameters: object) -> tuple[Any, float]:
-        """The answer and its seconds; None when there is none, after a pause."""
-        began, name = time.perf_counter(), getattr(request, "__name__", "")
-        try:
-            answer = request(QueueUrl=self._url, **parameters)
-        except Exception as trouble:  # noqa: BLE001 - whatever botocore raises: the consumer goes on
-            time.sleep(self._note_trouble(name, began, trouble))
-            return None, 0.0
-        return answer, self._note_answer(name, began, answer)

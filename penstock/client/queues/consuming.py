@@ -1,7 +1,8 @@
 """Knows what a consumer of a queue decides: the same for threads and for tasks.
 
-What is advised and how it is followed, what is asked of SQS and what its answers mean, what is said in the log and what
-is reported. `boto3_queue` and `aiobotocore_queue` ask, wait, and call whoever handles messages.
+What is advised and how it is followed, what is asked of SQS in which order and what its answers mean, what is said in
+the log and what is reported. `boto3_queue` and `aiobotocore_queue` know how to wait, how to get an answer, and how to
+call whoever handles messages; a thread does what a task would await, and comes back from it with nothing left to await.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from penstock.client.advice import Advice
     from penstock.client.demand import DeliveryDemand
+    from penstock.client.queues.messages import Wait
 
     Work = tuple[Callable[[int], Any], int]  # and the number of who does it
 
@@ -110,16 +112,108 @@ class Consuming:
         window = self._told.receive_window_message_count or WINDOW_MESSAGE_COUNT_MAX
         self._messages.note_limits(window, pause_at)
 
-    def _works(
-        self, receive: Callable[[int], Any], delete: Callable[[int], Any], keep: Callable[[int], Any]
-    ) -> Sequence[Work]:
+    # --- What is done, and how by whom
+
+    async def _wait(self, waits: Iterable[Wait]) -> None:
+        """One after another, each until it holds or for so many seconds."""
+        raise NotImplementedError
+
+    async def _pause(self, seconds: float) -> None:
+        raise NotImplementedError
+
+    async def _answer(self, request: Callable[..., Any], **parameters: object) -> Any:
+        raise NotImplementedError
+
+    async def _work_off(self, message: Mapping[str, Any]) -> None:
+        """Have a message handled, whatever comes of it."""
+        raise NotImplementedError
+
+    def _works(self) -> Sequence[Work]:
         """What is to be done at a time. Of each a first one before the others: there may be no room for more."""
-        keepers = [(keep, 0)] if self._hold_seconds_max > 0 else []
-        deleters = [(delete, number) for number in range(self._deleter_count)]
-        receivers = [(receive, number) for number in range(self._receiver_count)]
+        keepers = [(self._keep_all, 0)] if self._hold_seconds_max > 0 else []
+        deleters = [(self._delete_all, number) for number in range(self._deleter_count)]
+        receivers = [(self._receive_all, number) for number in range(self._receiver_count)]
         return (deleters[0], receivers[0], *keepers, *deleters[1:], *receivers[1:])
 
-    # --- What is asked, and what the answers mean
+    async def _receive_all(self, number: int) -> None:
+        while not self._is_stopped and number < self._receiver_count:
+            await self._wait(self._messages.waits_for_room())
+            room = self._messages.take_room(
+                self._batch, poll_seconds=self._long_poll_seconds, receiver=number
+            )
+            if room:
+                answer, seconds = await self._ask(self._client.receive_message, **self._poll(room))
+                received = self._note_received(number, room, answer, seconds)
+                for message in self._messages.turns(received):
+                    await self._work_off(message)
+        await self._give_back()
+        if late := self._messages.pop_handled(self._batch):  # copies, when nobody else deletes any more
+            await self._delete(late)
+
+    async def _give_back(self) -> None:
+        """Make visible again what was received and will not be handled here."""
+        while handles := self._messages.take_unbegun(MESSAGE_COUNT_MAX):
+            entries = _visibility_entries(handles)
+            await self._ask(self._client.change_message_visibility_batch, Entries=entries)
+            self._messages.note_given_back()
+
+    async def _keep_all(self, _: int) -> None:
+        """Hide anew what takes longer than the queue hides it: else others handle it, too."""
+        await self._visibility_timeout_seconds()
+        while True:
+            await self._wait(self._messages.waits_for_age(self._age_to_hide()))
+            aging = self._messages.take_aging(self._age_to_hide(), self._hold_seconds_max)
+            if aging is None:
+                return
+            seconds = self._timeout_seconds or await self._visibility_timeout_seconds()
+            for begin in range(0, len(aging) if seconds else 0, MESSAGE_COUNT_MAX):
+                await self._hide(aging[begin : begin + MESSAGE_COUNT_MAX], seconds)
+
+    async def _visibility_timeout_seconds(self) -> int:
+        """That of the queue, by which receiving pauses from now on; 0 where it does not say, or has none."""
+        request = getattr(self._client, "get_queue_attributes", None)
+        answer = (await self._ask(request, AttributeNames=["VisibilityTimeout"]))[0] if request else None
+        self._timeout_seconds = int((answer or {}).get("Attributes", {}).get("VisibilityTimeout", 0))
+        self._note_limits()
+        return self._timeout_seconds
+
+    async def _hide(self, receipts: Sequence[tuple[str, str]], seconds: int) -> None:
+        entries = _visibility_entries((handle, seconds) for _, handle in receipts)
+        answer, _ = await self._ask(self._client.change_message_visibility_batch, Entries=entries)
+        if answer is not None:
+            refused = {int(entry["Id"]) for entry in answer.get("Failed") or ()}
+            self._messages.note_hidden(number for i, (number, _) in enumerate(receipts) if i not in refused)
+
+    async def _delete_all(self, _: int) -> None:
+        while True:
+            await self._wait(self._messages.waits_for_handled(self._batch))
+            receipts = self._messages.take_handled(self._batch)
+            if receipts is None:
+                return
+            if receipts:
+                await self._delete(receipts)
+            await self._give_back()
+
+    async def _delete(self, receipts: Sequence[tuple[str, str]]) -> None:
+        entries = [{"Id": str(i), "ReceiptHandle": handle} for i, (_, handle) in enumerate(receipts)]
+        try:
+            answer, seconds = await self._ask(self._client.delete_message_batch, Entries=entries)
+        except BaseException:  # who asks is cancelled
+            self._messages.put_back(receipts)
+            raise
+        await self._pause(self._note_deleted(receipts, answer, seconds))
+
+    async def _ask(self, request: Callable[..., Any], **parameters: object) -> tuple[Any, float]:
+        """The answer and its seconds; None when there is none, after a pause."""
+        began, name = time.perf_counter(), getattr(request, "__name__", "")
+        try:
+            answer = await self._answer(request, QueueUrl=self._url, **parameters)
+        except Exception as trouble:  # noqa: BLE001 - whatever botocore raises: the consumer goes on
+            await self._pause(self._note_trouble(name, began, trouble))
+            return None, 0.0
+        return answer, self._note_answer(name, began, answer)
+
+    # --- What the answers mean
 
     def _poll(self, room: int) -> dict[str, Any]:
         """The messages of a FIFO queue with their groups."""
@@ -150,17 +244,6 @@ class Consuming:
     def _age_to_hide(self) -> float:
         """How long what is hidden may be so before that is asked for anew."""
         return _HIDE_AGAIN_FRACTION * (self._timeout_seconds or _TIMEOUT_UNKNOWN_SECONDS)
-
-    def _note_timeout(self, answer: Any) -> int:
-        """That of the queue, by which receiving pauses from now on; 0 where it does not say, or has none."""
-        self._timeout_seconds = int((answer or {}).get("Attributes", {}).get("VisibilityTimeout", 0))
-        self._note_limits()
-        return self._timeout_seconds
-
-    def _note_hidden(self, receipts: Sequence[tuple[str, str]], answer: Any) -> None:
-        if answer is not None:
-            refused = {int(entry["Id"]) for entry in answer.get("Failed") or ()}
-            self._messages.note_hidden(number for i, (number, _) in enumerate(receipts) if i not in refused)
 
     def _note_deleted(self, receipts: Sequence[tuple[str, str]], answer: Any, seconds: float) -> float:
         """What became of each; for how many seconds to pause now."""
@@ -239,14 +322,9 @@ class Consuming:
             self._has_said_what_work_takes = True
 
 
-def visibility_entries(handles: Iterable[tuple[str, int]]) -> list[dict[str, Any]]:
+def _visibility_entries(handles: Iterable[tuple[str, int]]) -> list[dict[str, Any]]:
     """For each handle, in how many seconds others may receive its message."""
     return [
         {"Id": str(i), "ReceiptHandle": handle, "VisibilityTimeout": seconds}
         for i, (handle, seconds) in enumerate(handles)
     ]
-
-
-def deletion_entries(receipts: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
-    """For each message and handle."""
-    return [{"Id": str(i), "ReceiptHandle": handle} for i, (_, handle) in enumerate(receipts)]

@@ -369,7 +369,7 @@ def test_receiving_pauses_by_the_timeout_of_the_queue() -> None:
     told: Any = FakeReporter()
     given = a_queue_advice(derived=derived)
     consumer = QueueConsumer(queue, URL, print, advice=given, reporter=told, long_poll_seconds=1)
-    assert consumer._visibility_timeout_seconds() == 5
+    assert asyncio.run(consumer._visibility_timeout_seconds()) == 5
     assert consumer._messages._pause_at_seconds == pytest.approx(3.0)
 
 

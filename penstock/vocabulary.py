@@ -149,6 +149,14 @@ class Tariff:
             + (received_bytes + beside_bytes) * self.usd_per_received_byte
         )
 
+    def cost(self, **amounts: int) -> Cost:
+        """All of these, which are those of `usd`, and their price."""
+        return Cost(
+            transferred_bytes=amounts.get("sent_bytes", 0) + amounts.get("received_bytes", 0),
+            request_count=sum(count for name, count in amounts.items() if name.endswith("_count")),
+            usd=self.usd(**amounts),
+        )
+
 
 # Of one request, each way: headers and signature; of messages, their names and receipts.
 BESIDE_PAYLOAD_BYTES = 4096

@@ -102,7 +102,7 @@ class S3DownloadProbe:
         if not self._object_key:
             return await self._objects.find(payload, range_bytes, plan.cost_max, plan.tariff)
         if self._named is None:
-            asking = Cost(request_count=1, usd=plan.tariff.usd(read_request_count=1))
+            asking = plan.tariff.cost(read_request_count=1)
             if asking.usd > plan.cost_max.usd:
                 return f"the plan allows ${plan.cost_max.usd:.3g}, too little to ask for {self._object_key}"
             self.used = asking
@@ -184,12 +184,8 @@ class _Download(Crew[S3DownloadSetting]):
     @property
     def used(self) -> Cost:
         """With what was put first."""
-        return self.prepared + Cost(
-            transferred_bytes=self.attempted_bytes,
-            request_count=self.attempt_count,
-            usd=self.plan.tariff.usd(
-                read_request_count=self.attempt_count, received_bytes=self.attempted_bytes
-            ),
+        return self.prepared + self.plan.tariff.cost(
+            read_request_count=self.attempt_count, received_bytes=self.attempted_bytes
         )
 
     @property

@@ -272,24 +272,8 @@ class ReadObjects:
         if not await is_used(self._workspace.store, self._workspace.bucket, run, besides=()):
             await removal.clear(run)
 
-    def _spend(
-        self,
-        *,
-        write_request_count: int = 0,
-        read_request_count: int = 0,
-        free_request_count: int = 0,
-        sent_bytes: int = 0,
-    ) -> None:
-        self.used += Cost(
-            transferred_bytes=sent_bytes,
-            request_count=write_request_count + read_request_count + free_request_count,
-            usd=self._tariff.usd(
-                write_request_count=write_request_count,
-                read_request_count=read_request_count,
-                free_request_count=free_request_count,
-                sent_bytes=sent_bytes,
-            ),
-        )
+    def _spend(self, **amounts: int) -> None:
+        self.used += self._tariff.cost(**amounts)
 
 
 def _room_bytes(wanted: int, cost_max: Cost, tariff: Tariff) -> int:

@@ -214,14 +214,10 @@ class _Upload(Crew[S3UploadSetting]):
         """With what removes it."""
         removal = self.written.removal
         writing = self.attempt_count + self.written.request_count
-        return Cost(
-            transferred_bytes=self.attempted_bytes,
-            request_count=writing + removal.request_count,
-            usd=self.plan.tariff.usd(
-                write_request_count=writing + removal.listing_count,
-                free_request_count=removal.request_count - removal.listing_count,
-                sent_bytes=self.attempted_bytes,
-            ),
+        return self.plan.tariff.cost(
+            write_request_count=writing + removal.listing_count,
+            free_request_count=removal.request_count - removal.listing_count,
+            sent_bytes=self.attempted_bytes,
         )
 
     def why_nothing(self) -> str:

@@ -53,8 +53,7 @@ class OwnQueue:
 
     def used(self, tariff: Tariff) -> Cost:
         """Of the last opening."""
-        count = self._request_count
-        return Cost(request_count=count, usd=tariff.usd(write_request_count=count))
+        return tariff.cost(write_request_count=self._request_count)
 
     async def open(self, region: str) -> tuple[str, Mapping[str, str]]:
         """The queue's URL, made when it is not there, and its attributes. Raises RequestError.

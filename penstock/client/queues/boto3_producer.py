@@ -91,6 +91,7 @@ class QueueProducer(OfOneProcess, Sending):
 
     def _begin(self) -> None:
         super()._begin()
+        self._process_id = os.getpid()
         self._threads: dict[tuple[str, int], threading.Thread] = {}
 
     def _begin_anew(self) -> None:

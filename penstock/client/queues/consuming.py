@@ -17,6 +17,7 @@ from penstock.client.queues.advised import QueueAdvice
 from penstock.client.queues.figures import Figures
 from penstock.client.queues.messages import Messages
 from penstock.client.reporting import Reporter, default_reporter
+from penstock.client.targets.advised import BATCH_MESSAGE_COUNT_MAX
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
     Work = tuple[Callable[[int], Any], int]  # and the number of who does it
 
-MESSAGE_COUNT_MAX = 10  # of one request
 WINDOW_MESSAGE_COUNT_MAX = 10_000  # where none is advised
 LONG_POLL_SECONDS = 20  # the longest: it ends as soon as a message is there
 _PAUSE_SECONDS = 0.5  # after a request that failed
@@ -152,7 +152,7 @@ class Consuming:
 
     async def _give_back(self) -> None:
         """Make visible again what was received and will not be handled here."""
-        while handles := self._messages.take_unbegun(MESSAGE_COUNT_MAX):
+        while handles := self._messages.take_unbegun(BATCH_MESSAGE_COUNT_MAX):
             entries = _visibility_entries(handles)
             await self._ask(self._client.change_message_visibility_batch, Entries=entries)
             self._messages.note_given_back()
@@ -166,8 +166,8 @@ class Consuming:
             if aging is None:
                 return
             seconds = self._timeout_seconds or await self._visibility_timeout_seconds()
-            for begin in range(0, len(aging) if seconds else 0, MESSAGE_COUNT_MAX):
-                await self._hide(aging[begin : begin + MESSAGE_COUNT_MAX], seconds)
+            for begin in range(0, len(aging) if seconds else 0, BATCH_MESSAGE_COUNT_MAX):
+                await self._hide(aging[begin : begin + BATCH_MESSAGE_COUNT_MAX], seconds)
 
     async def _visibility_timeout_seconds(self) -> int:
         """That of the queue, by which receiving pauses from now on; 0 where it does not say, or has none."""

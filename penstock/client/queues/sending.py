@@ -6,7 +6,6 @@ advice is followed. `boto3_producer` and `aiobotocore_producer` ask and wait.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import deque
@@ -86,7 +85,6 @@ class Sending:
         self._asking = QueueAdvice(sqs_client, queue_url, message_size_bytes, advice, demand)
         self._client, self._url, self._try_seconds_max = sqs_client, queue_url, try_seconds_max
         self._is_closed = False
-        self._process_id = os.getpid()
         self._begin()
         self._obey(self._asking.first(is_to_ask=self._asks_at_once))
 

@@ -1,7 +1,7 @@
 """Knows how to choose the next probe: the one that is expected to improve the advice most for its price.
 
-A cold place is entered gently: the model's ramp first, and never more than four times the connections that were
-tried before. From then on each affordable setting is judged by its knowledge gradient: if it were measured, how much
+A cold place is entered gently: the model's ramp first, and never more than four times the connections that went
+well before. From then on each affordable setting is judged by its knowledge gradient: if it were measured, how much
 better would the advice be, on average over what the measurement may turn out to be? With posterior mean m_z of the
 logarithm of the value of setting z, less its price, covariances S as they are believed (`Belief`), and noise sigma,
 
@@ -56,6 +56,8 @@ Array = NDArray[np.float64]
 
 _NEIGHBOUR_RATIO_MAX = 1.25
 _PAYS = 1.15  # a step of the ramp must bring so much, or the ramp is over
+# Connections of what is tried next, over the most that paid though some requests were refused.
+_REFUSED_STEP_RATIO_MAX = 2.0
 _CLIMB_COUNT = 24  # of the best within one step, the first that is affordable
 _PRICED_COUNT = 12  # the most telling: only these are priced
 # Standard deviations: what is not the best though it were so much better and the best so much worse.
@@ -285,20 +287,45 @@ def _most_telling(quest: Quest, field: _Field, reachable: NDArray[np.bool_]) -> 
 
 
 def _reachable(quest: Quest, field: _Field) -> NDArray[np.bool_]:
-    """No more than four times the connections that went well before."""
+    """No more than four times the connections that went well before, nor twice those that paid though refused."""
     quiet = [o for o in quest.history if o.went_well]
-    tried: dict[Context, list[Any]] = {} if quiet else {quest.context: _gentle(quest)[:1]}
-    for observation in quiet:
-        tried.setdefault(observation.context, []).append(observation.setting)
-    most = max(
-        float(quest.model.appraise(quest.fit, context, settings, quest.demand).connection_count.max())
-        for context, settings in tried.items()
-    )
-    bound = evidence.STEP_RATIO_MAX * most
+    bound = evidence.STEP_RATIO_MAX * _most_connections(quest, quiet)
+    bound = bound or evidence.STEP_RATIO_MAX * _connections(quest, quest.context, _gentle(quest)[:1])
+    bound = max(bound, _REFUSED_STEP_RATIO_MAX * _most_connections(quest, _paid_though_refused(quest)))
     if not quest.history and quest.has_prior:  # what a neighbour bears is dared, and little more
         bound = max(bound, _NEIGHBOUR_RATIO_MAX * float(field.connections[field.incumbent]))
     reachable = field.connections <= bound
     return reachable if reachable.any() else field.connections <= field.connections.min()
+
+
+def _most_connections(quest: Quest, tried: Sequence[Observation[Any]]) -> float:
+    settings: dict[Context, list[Any]] = {}
+    for observation in tried:
+        settings.setdefault(observation.context, []).append(observation.setting)
+    return max((_connections(quest, context, some) for context, some in settings.items()), default=0.0)
+
+
+def _connections(quest: Quest, context: Context, settings: list[Any]) -> float:
+    """The most that any of the settings takes."""
+    appraisal = quest.model.appraise(quest.fit, context, settings, quest.demand)
+    return float(appraisal.connection_count.max())
+
+
+def _paid_though_refused(quest: Quest) -> list[Observation[Any]]:
+    """What was refused now and then, and yet reached that much more than half as many threads did.
+
+    A client that waits long after a refusal loses most with the fewest threads that meet one.
+    """
+    own = quest.own
+    threads = objective.thread_counts([o.setting for o in own])
+    values = np.array([quest.model.measured_value(o) for o in own])
+
+    def has_paid(count: float) -> bool:
+        fewer = threads[threads <= count / 2].max(initial=0.0)
+        reached, before = (np.median(values[threads == n]) if n else np.inf for n in (count, fewer))
+        return bool(reached >= _PAYS * before)
+
+    return [o for o, count in zip(own, threads, strict=True) if not o.went_well and has_paid(count)]
 
 
 def knowledge_gradient(belief: Belief, sigma: float) -> Array:

@@ -186,6 +186,37 @@ def test_no_more_is_dared_than_four_times_what_went_well(
     assert counts[_reachable(quest, field)].tolist() == reachable
 
 
+@pytest.mark.parametrize(
+    ("refused", "reachable"),
+    [
+        ([(2, 40), (4, 76)], 8),
+        ([(2, 40), (4, 76), (8, 80)], 8),
+        ([(2, 40), (4, 76), (8, 90)], 16),
+        ([(2, 40), (4, 45)], 4),
+        ([(4, 76)], 4),
+        ([(4, 90)], 8),
+    ],
+)
+def test_what_is_refused_and_pays_all_the_same_dares_twice_as_much(
+    refused: list[tuple[int, float]], reachable: int
+) -> None:
+    """Two threads that wait after each refusal reach less than one that is hardly refused, and four more again."""
+    model = Believing(dict.fromkeys((1, 2, 4, 8, 16, 32), (0.0, 0.1)))
+    history = [
+        an_observation(
+            setting=Threads(count),
+            transferred_bytes=int(1000 * value),
+            duration_seconds=1.0,
+            request_count=100,
+            throttled_count=0 if count == 1 else 10,
+        )
+        for count, value in [(1, 75.0), *refused]
+    ]
+    counts = np.array([float(n) for n in model.beliefs])
+    field: Any = type("Field", (), {"connections": counts, "incumbent": 0})
+    assert counts[_reachable(a_quest(model, history=history), field)].max() == reachable
+
+
 def test_the_way_to_advice_that_is_out_of_reach_is_by_the_best_within_it() -> None:
     """That can be paid for, however much is out of reach."""
     beyond = dict.fromkeys(range(64, 128), (5.0, 0.1))

@@ -7,7 +7,6 @@ import dataclasses
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from importlib.metadata import version
 from typing import Any
 
 from penstock.api.advisor import NoRoomError, RefusedError
@@ -28,6 +27,7 @@ from penstock.operations.sqs.delivery import DELIVERY
 from penstock.operations.table import OPERATIONS
 from penstock.optimizer.recommendation import alternatives
 from penstock.optimizer.verdict import CHANGE_SUSPECTED, Verdict, sentence
+from penstock.processes import package
 from penstock.units import format_bytes
 from penstock.vocabulary import Context, Demand, Observation, Place, Recommendation, Setting, setting_values
 
@@ -114,7 +114,7 @@ class Advisory:
         now, ledger, coming = self.app.conductor.clock.now(), self.app.conductor.ledger, self.app.forecast()
         cycles, spent = list(self.app.conductor.cycles), ledger.spent(now)
         return {
-            "version": version("penstock"),
+            "version": package.begun().version,
             "region": self.app.home.region,
             "instance_type": self.app.home.instance_type,
             "started_at": self.app.started_at,

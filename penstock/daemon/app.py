@@ -38,6 +38,7 @@ from penstock.daemon.yielding.harm_watch import HarmWatch
 from penstock.models.sqs.backlog_warning import BacklogSpell
 from penstock.optimizer import surrogate
 from penstock.probes.measurement import LOOP_TICK_SECONDS
+from penstock.processes import package
 from penstock.vocabulary import UNKNOWN
 
 log = logging.getLogger(__name__)
@@ -90,6 +91,7 @@ async def serve(load: Callable[[], Configuration]) -> None:
 
     Raises ConfigError, StoreError, SocketPathError and ConductorError; each says what to do.
     """
+    _ = package.begun()
     configuration = load()
     notifier = Notifier()
     stop = asyncio.Event()
@@ -227,6 +229,7 @@ async def _tell_status(
         harm_watch.look()
         for harm in harm_watch.take_told():
             await app.store.run(partial(Store.add_harm, harm=harm))
+        app.conductor.troubles.note("package", package.trouble())
         troubles = app.conductor.troubles.now()
         ailing = f"; trouble with {troubles[0].subject}: {troubles[0].sentence}" if troubles else ""
         notifier.status(app.conductor.activity + ailing)

@@ -6,7 +6,6 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from importlib.metadata import version
 from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -22,6 +21,7 @@ from penstock.daemon.spending.budget import Ledger
 from penstock.daemon.troubles import Trouble
 from penstock.models.sqs.backlog_warning import Alarm
 from penstock.operations.table import OPERATIONS
+from penstock.processes import package
 from penstock.vocabulary import Context, Cost, Recommendation, divided_knobs, setting_values
 
 _LABELS = ["operation", "region", "instance_type", "payload_size_bytes"]
@@ -86,7 +86,9 @@ def _counter(name: str, text: str, labels: Sequence[str], samples: _Samples) -> 
 def _life_families(conductor: Conductor, report_counts: Mapping[str, int]) -> list[Metric]:
     reports = [([outcome], count) for outcome, count in report_counts.items()]
     return [
-        _gauge("penstock_build_info", "The version that runs.", ["version"], [([version("penstock")], 1)]),
+        _gauge(
+            "penstock_build_info", "The version that runs.", ["version"], [([package.begun().version], 1)]
+        ),
         _counter("penstock_cycles", "Cycles done since the start.", [], [([], conductor.cycle_count)]),
         _counter("penstock_reports", "Reports since the start.", ["outcome"], reports),
     ]

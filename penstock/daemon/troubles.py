@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 class Trouble:
     """What is wrong, with whom. `operation` is empty for what ails the daemon itself, which `name` then says."""
 
-    name: str  # of the operation, or "socket", "snapshot", "clock", "database", "listen", "watched_queue"
+    name: str  # of the operation, or "clock", "database", "listen", "package", "snapshot", "socket", "watched_queue"
     operation: str = ""
     region: str = ""
     payload_size_bytes: tuple[int, ...] = ()

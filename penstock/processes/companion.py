@@ -12,6 +12,7 @@ from asyncio.subprocess import Process
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Self
 
+from penstock.processes import package
 from penstock.processes.dialogue import Dialogue, send
 from penstock.processes.parent import settle_in
 
@@ -32,7 +33,8 @@ class Companion(Dialogue):
         served: Mapping[str, Callable[..., Awaitable[Any]]] | None = None,
         told: Mapping[str, Callable[..., None]] | None = None,
     ) -> Self:
-        """`python -m MODULE` with this assignment; see `Dialogue`. Raises OSError."""
+        """`python -m MODULE` with this assignment; see `Dialogue`. Raises OSError, also where penstock was replaced."""
+        package.refuse_replaced()
         ours, theirs = socket.socketpair()
         with contextlib.closing(theirs):
             reader, writer = await asyncio.open_unix_connection(sock=ours)

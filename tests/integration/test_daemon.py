@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import resource
+import shutil
 import signal
 import socket
 import subprocess
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+import penstock
 from penstock.cli.main import cli
 from penstock.client.connection import ask
 from penstock.trial.stage import CREDENTIALS, process, status_of
@@ -98,6 +100,39 @@ def test_it_ends_while_the_process_that_probes_is_starting(stage: DaemonHouse) -
             assert running.wait(60.0) == 0  # it would wait longer for an answer that does not come
         finally:
             running.kill()
+
+
+def test_one_whose_package_was_replaced_says_that_it_wants_a_restart(stage: DaemonHouse) -> None:
+    """What it would start then may be gone or speak in other words: it stays what it was, and starts nothing."""
+    packages = stage.directory / "packages"
+    is_no_file = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(Path(penstock.__file__).parent, packages / "penstock", ignore=is_no_file)
+    command = [sys.executable, "-P", "-m", "penstock.daemon.main", "--config", str(stage.configuration_file)]
+    with process(command, {"PYTHONPATH": str(packages)}) as running:
+        stage.wait_for(has_measured_s3(1))
+        metrics = ask(str(stage.socket_path), "GET", "/metrics").body.decode()
+        module = packages / "penstock/daemon/outside/prober_process.py"
+        module.rename(module.with_name("renamed.py"))
+        for child in Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split():
+            if b"prober" in Path(f"/proc/{child}/cmdline").read_bytes():
+                os.kill(int(child), signal.SIGKILL)
+
+        def wants_restart(status: dict[str, Any]) -> bool:
+            asking = {each["name"] for each in status["troubles"] if "restart it" in each["sentence"]}
+            return "package" in asking and len(asking) > 1
+
+        stage.wait_for(wants_restart)
+        later = ask(str(stage.socket_path), "GET", "/metrics").body.decode()
+        running.check()
+        assert stage.advice("s3_upload", "6MiB")["setting"]
+    assert 'penstock_trouble{name="package",region=""} 1.0' in later
+    assert build_info(metrics) == build_info(later)
+    stage.swept_by_next_life("s3_upload", "6MiB")
+
+
+def build_info(metrics: str) -> list[str]:
+    """What Prometheus is told of the version."""
+    return [line for line in metrics.splitlines() if line.startswith("penstock_build_info")]
 
 
 def commands_below(process_id: int) -> bytes:

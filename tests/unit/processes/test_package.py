@@ -1,0 +1,47 @@
+"""When penstock is no longer the one that a process began with."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from penstock.processes import package
+from penstock.processes.companion import Companion
+
+
+def test_what_python_compiles_beside_the_files_changes_nothing(tmp_path: Path) -> None:
+    """The first process that imports a file writes that, which makes it no other file."""
+    (tmp_path / "module.py").write_text("")
+    before = package.files_below(tmp_path)
+    (tmp_path / "__pycache__").mkdir()
+    (tmp_path / "__pycache__/module.cpython-311.pyc").write_bytes(b"compiled")
+    assert package.files_below(tmp_path) == before
+
+
+@pytest.mark.parametrize("how", ["renamed", "removed", "written", "beside it"])
+def test_another_file_is_another_penstock(how: str, tmp_path: Path) -> None:
+    """However an installer puts it there; one that keeps its size has another date."""
+    file = tmp_path / "module.py"
+    file.write_text("1")
+    os.utime(file, (1, 1))
+    before = package.files_below(tmp_path)
+    match how:
+        case "renamed":
+            file.rename(tmp_path / "other.py")
+        case "removed":
+            file.unlink()
+        case "written":
+            file.write_text("2")
+        case _:
+            (tmp_path / "new.py").write_text("")
+    assert package.files_below(tmp_path) != before
+
+
+async def test_nothing_of_another_version_is_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It would be told in words that it does not know, or not be there under its name."""
+    replaced = package.Package(package.begun().version, frozenset())
+    monkeypatch.setattr(package, "begun", lambda: replaced)
+    with pytest.raises(OSError, match="restart it"):
+        await Companion.started("penstock.daemon.cycle.thinker_process", None)

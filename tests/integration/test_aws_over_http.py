@@ -15,6 +15,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 from xml.sax.saxutils import escape
 
 import pytest
@@ -297,6 +299,23 @@ async def test_other_region_is_named_and_not_followed() -> None:
         with pytest.raises(Refused, match="it is in us-west-2"):
             await put_at(url)
     assert len(oracle.requests) == 1
+
+
+async def test_no_profile_makes_bytes_dearer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Transfer Acceleration has a price that no budget reckons with, and a way of its own."""
+    (tmp_path / "config").write_text("[default]\ns3 =\n  use_accelerate_endpoint = true\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    hosts: list[str] = []
+
+    def stop(request: Any, **_: Any) -> None:  # Any: botocore has no types
+        hosts.append(urlsplit(request.url).netloc)
+        raise OSError
+
+    async with open_object_store(Access(region=REGION, credentials=CREDENTIALS)) as store:
+        store._client.meta.events.register("before-send.s3", stop)
+        with pytest.raises(Unreachable):
+            await store.put_object("bucket", "key", b"x")
+    assert hosts == [f"bucket.s3.{REGION}.amazonaws.com"]
 
 
 @pytest.mark.parametrize("status", [302, 303, 307, 308])

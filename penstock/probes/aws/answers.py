@@ -149,7 +149,10 @@ _STATUSES: Mapping[int, tuple[type[RequestError], str]] = {
 _FAILURES: Mapping[type[RequestError], Mapping[type[Exception], str]] = {
     Unidentified: {
         sdk_errors.PartialCredentialsError: "give both the access key and the secret key",
-        sdk_errors.NoCredentialsError: "no credentials found: give the instance a role, or name a profile",
+        sdk_errors.NoCredentialsError: (
+            "no credentials found: give the instance a role (which a container reaches by a hop limit of 2), or name a "
+            "profile"
+        ),
         sdk_errors.ProfileNotFound: "the profile is not there: correct its name or the file of profiles",
         sdk_errors.MetadataRetrievalError: "the credentials could not be fetched from the metadata service",
         sdk_errors.TokenRetrievalError: "the session's token could not be fetched: log in again",

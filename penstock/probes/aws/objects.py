@@ -45,6 +45,7 @@ async def open_object_store(access: Access) -> AsyncIterator[AwsObjectStore]:
         "addressing_style": "path" if access.endpoint_url else "auto",
         "payload_signing_enabled": False,
         "us_east_1_regional_endpoint": "regional",
+        "use_accelerate_endpoint": False,  # whatever a profile says: its bytes have a price of their own
     }
     async with open_client("s3", access, s3=options) as client:
         if not access.follows_bucket:

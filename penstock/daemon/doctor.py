@@ -17,6 +17,8 @@ from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from penstock.client.targets.stores import STORES_BY_NAME
 from penstock.daemon import host, instance
@@ -296,6 +298,18 @@ def _ways(patient: Patient) -> Iterator[Finding]:
                 yield Finding(subject, Health.POOR, f"{sentence}; it is another region, which is paid for")
             else:
                 yield Finding(subject, Health.WELL, sentence)
+            stated = patient.loaded.configuration.aws.endpoint_urls[row.service]
+            yield from _proxies(subject, stated or f"https://{row.service}.{region}.amazonaws.com")
+
+
+def _proxies(subject: str, endpoint: str) -> Iterator[Finding]:
+    """What stands between, as the SDK takes it from the environment."""
+    url, proxies = urlsplit(endpoint), getproxies()
+    if url.scheme in proxies and not proxy_bypass(host_name := url.hostname or ""):
+        name = urlsplit("//" + proxies[url.scheme].rpartition("//")[2]).hostname  # without a password
+        sentence = f"a proxy ({name}) is between here and {host_name}: it is what probes measure, and load"
+        remedy = f"name {host_name} in NO_PROXY where applications use no proxy; else lower thread_count_max"
+        yield Finding(subject, Health.POOR, sentence, remedy)
 
 
 def _store(patient: Patient) -> Iterator[Finding]:

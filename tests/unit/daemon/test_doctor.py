@@ -97,6 +97,18 @@ def test_endpoints_of_the_environment_are_looked_at_like_those_of_a_file(
     assert "SQS is http://127.0.0.1:9000, as AWS_ENDPOINT_URL of the environment says" in told
 
 
+@pytest.mark.parametrize(("spared", "is_told"), [("", True), (".amazonaws.com", False)])
+def test_a_proxy_on_the_way_is_named(
+    spared: str, is_told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is measured in the place of S3, and others use it; what it is entered with is nobody's business."""
+    monkeypatch.setenv("HTTPS_PROXY", "http://user:password@proxy.corp:3128")
+    monkeypatch.setenv("NO_PROXY", spared)
+    told = [f.sentence for f in findings(tmp_path) if "proxy" in f.sentence]
+    assert bool(told) == is_told
+    assert all("(proxy.corp)" in sentence and "s3.eu-west-1.amazonaws.com" in sentence for sentence in told)
+
+
 def test_what_is_probed_is_said_of_one_and_of_two(tmp_path: Path) -> None:
     """One is, and two are."""
     both = f"{PROBES}\n[probes.sqs_delivery]\nis_enabled = true\n"

@@ -177,10 +177,11 @@ def as_delivery(
 ) -> Observation[SqsDeliverySetting]:
     """What the model of queues learns from a run: how long its requests took, whatever came of them.
 
-    How many messages went through, and when, was a matter of its conduct, which no setting says: of that, nothing.
+    How many messages went through, and when, was a matter of its conduct, which no setting says: of that, nothing, and
+    nothing of the visibility timeout, which was the experiment's and is not that of anybody's queue.
     """
     conduct, tally = course.conduct, course.tally
-    measures = {"visibility_timeout_seconds": float(measured.setting.visibility_timeout_seconds)}
+    measures: dict[str, float] = {}
     for action, past in (("send", "sent"), ("receive", "received"), ("delete", "deleted")):
         timings: Timings = getattr(tally, f"{action}s")
         if timings.timed_message_count:

@@ -21,6 +21,7 @@ from penstock.models.sqs.delivery import SqsDeliveryModel
 from penstock.models.sqs.learning import mean_costs
 from penstock.models.sqs.physics import request_seconds
 from penstock.models.sqs.plan import plan, read_conditions
+from penstock.models.sqs.setting import VISIBILITY_TIMEOUT_SECONDS
 from penstock.optimizer import evidence
 from penstock.probes.outside import Denied, MessageQueues, ReceivedMessage, Throttled
 from penstock.probes.sqs.application import (
@@ -39,7 +40,7 @@ from penstock.probes.sqs.queue_application import (
 from penstock.probes.sqs.run import BODY_BYTES, Bodies, BoundQueue, DeleteBrake, HopelessError
 from penstock.probes.sqs.tally import Sample
 from penstock.trial.simulated_aws import SimulatedMessageQueues
-from penstock.vocabulary import Context, Cost, Inconclusive, Observation, Place, ProbePlan, Reason
+from penstock.vocabulary import Context, Cost, Demand, Inconclusive, Observation, Place, ProbePlan, Reason
 from tests.unit.probes.fakes import MemoryJournal
 
 PAGE = Path(__file__).parents[4] / "docs" / "measure.md"
@@ -217,7 +218,10 @@ async def test_one_straggler_is_not_how_a_queue_is(clock: VirtualClock) -> None:
 
 
 async def test_a_run_teaches_how_long_requests_take_and_nothing_of_a_setting(clock: VirtualClock) -> None:
-    """Also one that collapsed: the fit knows the server's times, and no setting counts as measured."""
+    """Also one that collapsed: the fit knows the server's times, and no setting counts as measured.
+
+    Nor is the timeout of the experiment's queue, 5 s here, advised for another.
+    """
     probe = a_probe(SqsService(QUEUE, clock=clock, seed=0), clock, MemoryJournal())
     lessons = []
     for mode in ("blast", "rate-controlled", "rescued"):
@@ -235,6 +239,8 @@ async def test_a_run_teaches_how_long_requests_take_and_nothing_of_a_setting(clo
     for action, messages, seconds in (("send", 1, 0.020), ("receive", 1, 0.022), ("delete", 1, 0.024)):
         found = request_seconds(costs, action, np.array([messages]), BODY_BYTES, np.array([3.0]))
         assert found == pytest.approx(seconds, rel=0.1)
+    derived = model.derive(fit, lessons[0].context, lessons[0].setting, Demand())
+    assert derived["visibility_timeout_seconds"] == VISIBILITY_TIMEOUT_SECONDS
 
 
 def test_a_brake_that_all_deleters_share_is_answered_with_batches() -> None:

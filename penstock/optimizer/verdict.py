@@ -13,7 +13,7 @@ from penstock.units import ends, format_seconds, number
 from penstock.vocabulary import Basis, Estimate
 
 LIMITS: Mapping[str, str] = {
-    "connections": "connections are the limit",
+    "connections": "what a connection carries is the limit",
     "host-ceiling": "a ceiling on the path is the limit",
     "request-rate": "the service's request rate is the limit",
     "client-cpu": "the client's processor is the limit",

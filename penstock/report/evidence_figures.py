@@ -69,7 +69,7 @@ def course_figure(place: PlaceFindings) -> Figure | None:
     others = place.measured_count - count
     without = f", without {number(others)} that were refused requests or have no value" if others > 0 else ""
     description = f"{counted(count, 'measurement')} of all settings{without}. " + (
-        " ".join(words[-4:]) or "Nothing changed, and nothing was refused for long."
+        " ".join(words[-4:]) or "No change was noticed, and nothing was refused for long."
     )
     return drawn(
         (x, y, layers),

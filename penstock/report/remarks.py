@@ -52,6 +52,9 @@ def _about_place(place: PlaceFindings, report: Report) -> Iterator[Remark]:
 
 def _about_age(place: PlaceFindings, report: Report) -> Iterator[Remark]:
     if place.fit is None:
+        learning = " until a daemon begins with this database, and learns from them" * bool(
+            place.observation_count
+        )
         is_advised = any(a.recommendation.basis is not Basis.DEFAULT for a in place.advice)
         yield Remark(
             code="no-fit",
@@ -60,7 +63,7 @@ def _about_age(place: PlaceFindings, report: Report) -> Iterator[Remark]:
             + (
                 "the advice is what stood last, and nothing is said beside it until the daemon has learned again."
                 if is_advised
-                else "the advice is the SDK's default."
+                else f"the advice is the SDK's default{learning}."
             ),
             is_warning=True,
         )

@@ -62,8 +62,9 @@ def episode_sentence(episode: Episode) -> str:
     spared = episode.spared_count
     between = f"; {number(spared)} between them met stray refusals at most" if spared else ""
     return (
-        f"Requests were refused from {begins} to {ends} UTC: {episode.refused_count} of the {episode.request_count} "
-        f"({percent(episode.refused_fraction)}) of {counted(episode.measured_count, 'measurement')}{between}."
+        f"Requests were refused from {begins} to {ends} UTC: {number(episode.refused_count)} of the "
+        f"{number(episode.request_count)} ({percent(episode.refused_fraction)}) of "
+        f"{counted(episode.measured_count, 'measurement')}{between}."
     )
 
 

@@ -175,6 +175,7 @@ class PlaceVerdict:
     copies: tuple[Copy, ...]
     gains: tuple[ClientGain, ...]  # the SDK's own first
     usd: float | None  # of the operation, in the time that the report covers
+    spent: Cost | None  # the same, with bytes and time, which is what others on the host feel
     usd_period_seconds: float | None
     usd_place_count: int  # of the operation, which share that cost
     days: tuple[tuple[date, int], ...]  # how often it was measured, by day

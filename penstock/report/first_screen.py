@@ -126,7 +126,7 @@ def _facts(
     facts.append(("How fresh", f"{seen} {age_words(made.newest_observation_at, now)}; {until}"))
     facts += _refutation(place.value_metric, expected, advice, verdict.gains)
     facts += _limits(advice)
-    facts.append(("What it cost", _cost(verdict)))
+    facts.append(("What it cost", _cost(verdict, is_in_full=True)))
     return facts
 
 
@@ -192,10 +192,15 @@ def _limits(advice: Advice) -> list[tuple[str, str]]:
     return [("What limits", capital(words)), *([("What would help", capital(helping))] if helping else [])]
 
 
-def _cost(verdict: PlaceVerdict) -> str:
-    if verdict.usd is None or not verdict.usd_period_seconds:
+def _cost(verdict: PlaceVerdict, *, is_in_full: bool = False) -> str:
+    """In money; in full also in what else others on the host and the way may have felt."""
+    if verdict.spent is None or not verdict.usd_period_seconds:
         return "nothing was spent"
-    words = f"{cost_words('usd', verdict.usd)} in {format_seconds(verdict.usd_period_seconds)}"
+    words = _usd(verdict.spent.usd)
+    if is_in_full:
+        moved, busy = verdict.spent.transferred_bytes, verdict.spent.duration_seconds
+        words += f", {format_bytes(moved)} moved and {format_seconds(busy)} of probing"
+    words += f" in {format_seconds(verdict.usd_period_seconds)}"
     return words if verdict.usd_place_count == 1 else f"{words}, all {verdict.usd_place_count} places"
 
 

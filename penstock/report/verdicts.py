@@ -15,7 +15,7 @@ from penstock.report.material import Material
 from penstock.report.rhythm import Rhythm
 from penstock.report.wording import percent
 from penstock.units import counted
-from penstock.vocabulary import Basis, Recommendation, setting_values
+from penstock.vocabulary import Basis, Cost, Recommendation, setting_values
 
 _HOUR = timedelta(hours=1)  # expenses are booked by the hour
 # A fit that an older penstock left.
@@ -40,7 +40,8 @@ def verdict_on(
     unmeasured_count = 0 if findings.observation_count else len(findings.inconclusives)
     expenses = [e for e in material.expenses if e.operation == findings.place.operation]
     hours = [e.hour_at for e in expenses]
-    usd = sum(e.cost.usd for e in expenses) if expenses else None
+    spent = sum((e.cost for e in expenses), Cost()) if expenses else None
+    usd = spent.usd if spent else None
     seconds = (max(hours) - min(hours) + _HOUR).total_seconds() if hours else None
     is_expired = advice.has_expired(material.generated_at)
     words = Verdict(
@@ -62,6 +63,7 @@ def verdict_on(
         copies=tuple(material.copies(advice)),
         gains=gains,
         usd=usd,
+        spent=spent,
         usd_period_seconds=seconds,
         usd_place_count=place_count,
         days=_days_of(moments),
@@ -103,7 +105,9 @@ def _notes(episodes: Sequence[Episode], rhythm: Rhythm | None, unmeasured_count:
     if episodes:
         newest = episodes[-1]
         those = f"the requests of {counted(newest.measured_count, 'measurement')}"
-        yield f"{percent(newest.refused_fraction)} of {those} refused on {day_words(newest.begins_at)}"
+        begins, ends = day_words(newest.begins_at), day_words(newest.ends_at)
+        when = f"on {begins}" if begins == ends else f"from {begins} to {ends}"
+        yield f"{percent(newest.refused_fraction)} of {those} refused {when}"
 
 
 def _days_of(moments: Iterable[tuple[float, int]]) -> tuple[tuple[date, int], ...]:

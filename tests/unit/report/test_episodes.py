@@ -24,6 +24,15 @@ def test_refusals_one_after_another_are_one_episode() -> None:
     assert episode_sentence(replace(one, spared_count=0)) == f"{words}."
 
 
+def test_many_refusals_are_counted_in_thousands() -> None:
+    """As any other number of the page."""
+    seen = [
+        an_observation(started_at=NOON + n * HOUR, throttled_count=600, request_count=6000) for n in range(2)
+    ]
+    (one,) = episodes([beat_of(o) for o in seen])
+    assert "1,200 of the 12,000 (10 %)" in episode_sentence(one)
+
+
 def test_single_refusals_and_strays_are_none() -> None:
     """S3 refuses single requests while it divides a prefix anew; a day later is another story."""
     stray = [

@@ -17,10 +17,12 @@ from penstock.report.figures import _client_points, place_figures
 from penstock.report.findings import PlaceFindings, Report
 from penstock.report.first_screen import first_screens
 from penstock.report.markdown import escape, render_markdown
+from penstock.report.material import Expense
 from penstock.report.page import render_html
 from penstock.report.study import study
-from penstock.vocabulary import Basis, Context, Estimate, Origin, Place
-from tests.factories import NOON, PLACE, an_inconclusive
+from penstock.units import GiB
+from penstock.vocabulary import Basis, Context, Cost, Estimate, Origin, Place
+from tests.factories import NOON, PLACE, an_inconclusive, an_observation
 from tests.unit.report.materials import (
     HOUR,
     UPLOAD,
@@ -432,6 +434,27 @@ def test_more_connections_are_advised_only_where_twice_as_many_bring_something(
     facts = dict(screen.facts)
     assert ("What would help" in facts) is helps
     assert ("little work here for more" in facts["What limits"]) is not helps
+
+
+@pytest.mark.parametrize(("hours", "when"), [(1, "on 1 March"), (20, "from 1 March to 3 March")])
+def test_the_verdict_says_until_when_requests_were_refused(hours: int, when: str) -> None:
+    """Who reads the first day alone believes that it is over."""
+    seen = [
+        an_observation(started_at=NOON + n * hours * HOUR, throttled_count=9, request_count=20)
+        for n in range(3)
+    ]
+    (place,) = a_report(observations={PLACE: seen}).places
+    assert place.verdict is not None
+    assert f"measurements refused {when};" in place.verdict.sentence
+
+
+def test_what_it_cost_is_told_in_money_and_in_what_others_may_have_felt() -> None:
+    """Whoever runs the host asks for both; cents are enough of the one."""
+    cost = Cost(transferred_bytes=24 * GiB, usd=0.05094, duration_seconds=83.0)
+    expenses = [Expense(hour_at=NOON + n * 47 * HOUR, operation="s3_upload", cost=cost) for n in range(2)]
+    (screen,) = first_screens(a_report(expenses=expenses))
+    assert dict(screen.facts)["What it cost"] == "$0.10, 48 GiB moved and 2.77 min of probing in 2 d"
+    assert screen.cost == "$0.10 in 2 d"
 
 
 def test_many_places_begin_with_a_table_by_what_is_to_be_gained() -> None:

@@ -19,7 +19,7 @@ from penstock.vocabulary import Estimate
 
 WIDTH, HEIGHT = 480, 300
 SHADE_COUNT = 8
-_LEFT, _RIGHT, _TOP, _BOTTOM = 76, 14, 40, 46
+_LEFT, _RIGHT, _TOP, _BOTTOM = 88, 14, 40, 46  # to the left, "500 MB/s" and a title
 _CHARACTER_WIDTH = 7  # of the names of marks, more or less
 _TICK_COUNT_MAX = 6
 _LARGEST = 1e300  # beyond which a margin would overflow
@@ -95,7 +95,9 @@ def log_axis(
     if high / low < 2:
         middle = math.sqrt(low) * math.sqrt(high)
         low, high = middle / math.sqrt(2), middle * math.sqrt(2)
-    ticks = _binary_ticks(low, high) if is_binary else _decimal_ticks(low, high)
+    unit = round_unit(name, math.sqrt(low) * math.sqrt(high)) if name.endswith("_seconds") else 1.0
+    ticks = _binary_ticks(low, high) if is_binary else _decimal_ticks(low / unit, high / unit)
+    ticks = tuple(tick * unit for tick in ticks)
     return Axis(
         title=title, low=low, high=high, ticks=ticks, show=show or _in_unit_of(name), is_log=True, name=name
     )

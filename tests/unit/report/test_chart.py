@@ -116,6 +116,25 @@ def test_the_name_of_a_mark_stands_over_it() -> None:
     assert all(40 < name < chart.WIDTH - 40 for name in names)
 
 
+def test_minutes_are_round_on_an_axis_by_ratios() -> None:
+    """Nobody counts 3.33 minutes."""
+    texts, _ = chart.labels(chart.log_axis("stop", [30.0, 1100.0], name="stop_seconds"))
+    assert texts == ["30 s", "60 s", "2 min", "5 min", "10 min", "20 min"]
+
+
+def test_the_title_of_an_axis_stands_beside_its_longest_label() -> None:
+    """Not through it: "500 MB/s" is as long as they get where units differ."""
+    axis = chart.log_axis("throughput", [2e8, 2e9], name="throughput_bytes_per_second")
+    root = ET.fromstring(chart.draw("t", "d", axis, axis, []))  # noqa: S314 - our own words
+    ends = [
+        float(text.get("x", "0")) - 8 * len(text.text or "")
+        for text in root.iter("text")
+        if text.get("text-anchor") == "end"
+    ]
+    (title,) = (float(text.get("x", "0")) for text in root.iter("text") if text.get("transform"))
+    assert min(ends) > title + 4
+
+
 def test_a_unit_that_all_ticks_share_is_written_once() -> None:
     """The title of the axis carries it, so that long units do not crowd the ticks."""
     axis = chart.linear_axis("goodput", [100.0], show=lambda value: f"{value:.0f} messages/s")

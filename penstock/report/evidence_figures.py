@@ -296,7 +296,12 @@ def _study_table(study: Study) -> Table:
     for trace in study.traces:
         every = max(1, -(-len(trace.x) // _TABLE_ROW_COUNT_MAX))
         rows += [
-            (trace.name, at(value), quantity(study.y_name, e.expected), span(study.y_name, e))
+            (
+                trace.name,
+                at(value),
+                quantity(study.y_name, e.expected),
+                span(study.y_name, e) if e.low < e.high else "-",
+            )
             for value, e in list(zip(trace.x, trace.y, strict=True))[::every]
         ]
     x_label = "date" if study.is_x_dated else label(study.x_name)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from datetime import date
+from itertools import groupby
+from typing import Any
 
 from penstock.report import anchors, chart
 from penstock.report.density import Density
@@ -30,7 +32,7 @@ from penstock.report.remarks import cost_words
 from penstock.report.retries import Retries, retries_sentence
 from penstock.report.wording import date_words, interval, knob_value, percent, setting_words, span
 from penstock.units import counted, format_bytes, label, number, quantity
-from penstock.vocabulary import Cost, Estimate, Origin, Setting, knobs
+from penstock.vocabulary import Cost, Estimate, Origin, Recommendation, Setting, knobs
 
 _CLIENT_COUNT_MAX = 5  # that have a colour of their own
 _TABLE_ROW_COUNT_MAX = 12
@@ -322,11 +324,17 @@ def _retries_figure(found: Retries) -> Figure:
 
 def _moved(place: PlaceFindings, history: History) -> bool:
     """Whether it is worth a figure: it changed, and the context was measured."""
-    return len(history.recommendations) > 1 and any(c.context == history.context for c in place.curves)
+    return len(_changes(history)) > 1 and any(c.context == history.context for c in place.curves)
+
+
+def _changes(history: History) -> list[Recommendation[Any]]:
+    """In more than what limits, on which every other fit changes its mind."""
+    alike = groupby(history.recommendations, key=lambda r: (r.setting, r.basis))
+    return [next(group) for _, group in alike][-_STEP_COUNT_MAX:]
 
 
 def _history_figure(place: PlaceFindings, history: History) -> Figure:
-    steps = history.recommendations[-_STEP_COUNT_MAX:]
+    steps = _changes(history)
     name = next(iter(knobs(steps[-1].setting)))
     times = [r.issued_at.timestamp() for r in steps]
     values = [float(getattr(r.setting, name)) for r in steps]
@@ -342,7 +350,7 @@ def _history_figure(place: PlaceFindings, history: History) -> Figure:
     return drawn(
         (x, y, chart.steps(times, values, titles, until=end)),
         title=f"How the advised {label(name)} changed, {place.payload_noun}s of {size}",
-        description=f"{count} of setting, basis or bottleneck since {date_words(steps[0].issued_at)}.",
+        description=f"{count} of setting or basis since {date_words(steps[0].issued_at)}.",
         keys=(Key("line", f"advised {label(name)}"), Key("c0", "a change of the advice")),
         table=_history_table(place, history),
     )
@@ -361,7 +369,7 @@ def _history_table(place: PlaceFindings, history: History) -> Table:
                 r.basis.value,
                 r.bottleneck,
             )
-            for r in reversed(history.recommendations[-_STEP_COUNT_MAX // 4 :])
+            for r in reversed(_changes(history)[-_STEP_COUNT_MAX // 4 :])
         ),
     )
 

@@ -59,16 +59,16 @@ def regrets(
     best: Any,
     since: datetime,
 ) -> tuple[Regret, ...]:
-    """Of ordinary advice for one size, oldest first; of a place that changed, from then on alone."""
+    """Of ordinary advice for one size, each time the setting changed; of a place that changed, from then on alone."""
     top = value_of(best)
     if top is None or top.expected <= 0:
         return ()
     known = [r for r in advised if r.basis is not Basis.DEFAULT]
     before = [r for r in known if r.issued_at < since]
-    found = []
+    found = list[Regret]()
     for one in [*before[-1:], *known[len(before) :]]:
         value = value_of(one.setting)
-        if value is not None:
+        if value is not None and not (found and found[-1].setting == one.setting):
             at = max(one.issued_at, since)
             lost = max(0.0, 1.0 - value.expected / top.expected)
             found.append(Regret(at=at, setting=one.setting, lost_fraction=lost))

@@ -21,6 +21,7 @@ from penstock.vocabulary import Estimate, Observation, Origin
 _SIGHTING_COUNT_MAX = 80
 _PART_POINT_COUNT = 17
 _QUANTILES = (0.05, 0.5, 0.95)
+_UNTOUCHED_FRACTION = 0.98  # of a full bucket
 
 
 def studies(fit: Fit, observations: Sequence[Observation[Any]]) -> Iterator[Study]:
@@ -28,7 +29,7 @@ def studies(fit: Fit, observations: Sequence[Observation[Any]]) -> Iterator[Stud
     yield from _around_objects(fit, observations)
     limits = host_ceiling(fit.place)
     if limits is not None and limits.is_burstable and observations:
-        yield _credits(limits, observations)
+        yield from _credits(limits, observations)
         yield _ceilings(limits, observations)
 
 
@@ -78,8 +79,11 @@ def _around_objects(fit: Fit, observations: Sequence[Observation[Any]]) -> Itera
     )
 
 
-def _credits(limits: burst.Ceiling, observations: Sequence[Observation[Any]]) -> Study:
-    """As the measurements alone would have it: what applications sent beside them is not in it."""
+def _credits(limits: burst.Ceiling, observations: Sequence[Observation[Any]]) -> Iterator[Study]:
+    """As the measurements alone would have it: what applications sent beside them is not in it.
+
+    Nothing where they never took enough to be seen.
+    """
     left, at = limits.credit_bytes_max, observations[0].started_at
     course: list[tuple[float, float]] = []
     for one in observations:
@@ -95,7 +99,9 @@ def _credits(limits: burst.Ceiling, observations: Sequence[Observation[Any]]) ->
         course.append((at.timestamp() + one.duration_seconds, left))
     shown = course[-2 * _SIGHTING_COUNT_MAX :]
     least = min(credit for _, credit in shown)
-    return Study(
+    if least > _UNTOUCHED_FRACTION * limits.credit_bytes_max:
+        return
+    yield Study(
         title="Burst credits over time",
         sentence=f"A full bucket is {format_bytes(limits.credit_bytes_max)}; measurements left "
         f"{format_bytes(least)} of it at the least. What else the host sent is not known here.",

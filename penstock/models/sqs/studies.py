@@ -166,10 +166,10 @@ def _backlog_after_a_stop(queue: Queue, arrivals: float, deletes: float) -> Stud
         sentence=f"After {format_seconds(stop_seconds)} without deletes at {number(arrivals)} messages a second, as "
         f"the physics has it: {words}; without it {number(free[-1])} wait after {format_seconds(seconds[-1])}.",
         x_name="after_seconds",
-        y_name="undeleted_message_count",
+        y_name="backlog_message_count",
         traces=(
             Trace(
-                name=f"at most {number(window)} received and not deleted",
+                name=f"with the receive window of {number(window)}",
                 x=seconds,
                 y=tuple(map(known, bounded)),
             ),
@@ -210,7 +210,7 @@ def backlog_after_a_stop(
                 undeleted -= taken
             if held[oldest] <= 0:
                 line.pop(0)
-        found.append(max(undeleted, 0.0))
+        found.append(max(round(undeleted, 6), 0.0))  # what sums of fractions leave is no message
     return tuple(found)
 
 

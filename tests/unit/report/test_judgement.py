@@ -40,7 +40,8 @@ def test_advice_is_judged_by_what_is_known_today_and_for_as_long_as_it_stood() -
         a_recommendation(setting=SLOW, issued_at=NOON + HOUR),
         a_recommendation(setting=FAST, issued_at=NOON + 2 * HOUR),
     ]
-    course = regrets(advised, VALUES.get, best=FAST, since=NOON)
+    again = a_recommendation(setting=FAST, issued_at=NOON + 4 * HOUR, bottleneck="host-ceiling")
+    course = regrets([*advised, again], VALUES.get, best=FAST, since=NOON)
     assert [r.lost_fraction for r in course] == [0.5, 0.0]
     assert mean_regret(course, NOON + 5 * HOUR) == pytest.approx(0.125)
     (since,) = regrets(advised, VALUES.get, best=FAST, since=NOON + 3 * HOUR)

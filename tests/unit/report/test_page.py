@@ -11,7 +11,9 @@ from importlib import resources
 
 import pytest
 
+from penstock.models.study import Study, Trace, known
 from penstock.report.anchors import figures_of, place_anchor
+from penstock.report.evidence_figures import study_figure
 from penstock.report.figure import Figure
 from penstock.report.figures import _client_points, place_figures
 from penstock.report.findings import PlaceFindings, Report
@@ -446,6 +448,35 @@ def test_the_verdict_says_until_when_requests_were_refused(hours: int, when: str
     (place,) = a_report(observations={PLACE: seen}).places
     assert place.verdict is not None
     assert f"measurements refused {when};" in place.verdict.sentence
+
+
+def test_advice_that_names_another_limit_alone_has_not_changed() -> None:
+    """What limits flickers from fit to fit: among fifty such rows nobody finds the two that count."""
+    other = dataclasses.replace(real_advice().setting, thread_count=3)
+    told = [
+        dataclasses.replace(real_advice(), issued_at=NOON + n * HOUR, bottleneck=limit, setting=setting)
+        for n, (limit, setting) in enumerate(
+            [
+                ("unsure", other),
+                ("connections", other),
+                ("unsure", real_advice().setting),
+                ("connections", other),
+            ]
+        )
+    ]
+    (place,) = a_report(histories={real_advice().context: told}).places
+    figure = next(f for f in place_figures(place) if f.title.startswith("How the advised"))
+    assert figure.description.startswith("2 changes of setting or basis")
+    assert len(figure.table.rows) == 3
+
+
+def test_what_is_exact_has_no_interval_in_its_table() -> None:
+    """As if it had been measured: 80 to 80 messages."""
+    traces = (Trace(name="left", x=(0.0, 30.0), y=(known(80.0), Estimate(70.0, 80.0, 90.0))),)
+    study = Study(
+        title="t", sentence="s", x_name="after_seconds", y_name="backlog_message_count", traces=traces
+    )
+    assert [row[-1] for row in study_figure(study).table.rows] == ["-", "70 to 90"]
 
 
 def test_what_it_cost_is_told_in_money_and_in_what_others_may_have_felt() -> None:

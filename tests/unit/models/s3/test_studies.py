@@ -43,6 +43,9 @@ def test_merging_is_shown_by_parts_and_credits_by_date() -> None:
         limits.baseline_bytes_per_second,
         limits.burst_bytes_per_second,
     }
+    short = [dataclasses.replace(one, duration_seconds=1.0, transferred_bytes=int(fast)) for one in seen]
+    untouched = MODEL.studies(fit, context, MODEL.default_setting(context), short)
+    assert bucket.title not in {study.title for study in untouched}, "a flat line says nothing"
 
 
 def test_nothing_is_shown_that_was_not_measured_or_is_not_there() -> None:

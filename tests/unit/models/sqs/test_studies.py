@@ -33,13 +33,18 @@ def test_a_receive_window_heals_any_stop() -> None:
     course = backlog_after_a_stop(LOOP, stop_seconds=60, receive_window=window)
     assert max(course) == pytest.approx(80 * (60 + window / 100), rel=0.02)
     assert course[-1] < 0.1 * max(course)
+    odd = dataclasses.replace(LOOP, arrival_rate_per_second=70, delete_rate_per_second=100.3)
+    ends = backlog_after_a_stop(odd, stop_seconds=35, receive_window=odd.receive_window_message_count())[-1]
+    assert ends == 0.0, "what sums of fractions leave is no message"
 
 
 def test_a_queue_shows_load_collapse_backlog_and_window() -> None:
     """More load takes longer, and more load is nearer to collapse."""
     setting = MODEL.ramp(CONTEXT)[-1]
     fit = MODEL.fit(PLACE, [], prior=None, seed=1)
-    load, collapse, _, window = MODEL.studies(fit, CONTEXT, setting, [])
+    load, collapse, backlog, window = MODEL.studies(fit, CONTEXT, setting, [])
+    assert "undeleted" not in backlog.y_name, "it counts what was not received as well"
+    assert not any("at most" in trace.name for trace in backlog.traces), "the window bounds a part of it"
     mean = load.traces[0].y
     assert mean[-1].expected > mean[0].expected
     heals, lasts = collapse.traces

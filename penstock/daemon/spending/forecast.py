@@ -88,14 +88,15 @@ def together(found: Sequence[Forecast], limit: Cost) -> tuple[Cost, Cost]:
 
 def scarcity(found: Iterable[Forecast]) -> str | None:
     """One sentence where budgets bind before the intervals do: of which operations, and which; None where none does."""
-    bound = [forecast for forecast in found if forecast.bound_by is not None]
-    if not bound:
-        return None
-    each = []
-    for forecast in bound:
+    bound, each = [], []
+    for forecast in found:
         counts = (forecast.probe_count, forecast.probe_count_wanted)
         paid, wanted = (number(float(f"{count:.2g}")) for count in counts)
-        each.append(f"{forecast.operation} about {paid} of {wanted} ({forecast.bound_by})")
+        if forecast.bound_by is not None and paid != wanted:
+            bound.append(forecast)
+            each.append(f"{forecast.operation} about {paid} of {wanted} ({forecast.bound_by})")
+    if not bound:
+        return None
     return f"budgets pay for fewer probes a day than intervals ask for: {', '.join(each)}; {_ways(bound)}"
 
 

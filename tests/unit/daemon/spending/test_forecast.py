@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,8 @@ def test_where_dollars_bind_is_said(row: Operation[Any, Any]) -> None:
     assert "budgets pay for fewer probes a day than intervals ask for" in said
     assert "assumed dear" in said
     assert cent.sentence == cent.document()["remark"] == said
+    hardly = dataclasses.replace(cent, probe_count=0.998 * cent.probe_count_wanted)
+    assert scarcity([hardly]) is None, "140 of 140 are not fewer"
 
 
 def test_where_nothing_binds_nothing_is_said(row: Operation[Any, Any]) -> None:

@@ -393,7 +393,9 @@ def _cost(body_bytes: int, count: int, threads: int, *, seconds: float | None = 
 
 def as_numbers(plots: Callable[[Records], Sequence[Plot]]) -> Callable[[Records], Sequence[Grid]]:
     """What figures of curves show, where the study published few numbers of them."""
-    return lambda records: [_grid_of(plot) for plot in plots(records)]
+    return lambda records: [
+        _grid_of(plot) for plot in plots(records) if not all(one.is_published for one in plot.series)
+    ]
 
 
 def _grid_of(plot: Plot) -> Grid:

@@ -336,6 +336,7 @@ EXPERIMENTS: Sequence[Experiment] = (
         steps=_bottleneck_steps,
         quantities=_bottleneck_quantities,
         plots=_bottleneck_plots,
+        grids=as_numbers(_bottleneck_plots),
         answer=_bottleneck_answer,
     ),
 )

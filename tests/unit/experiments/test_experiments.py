@@ -26,7 +26,7 @@ from penstock.probes.probe import NoJournal
 from penstock.probes.s3.download import S3DownloadProbe
 from penstock.probes.s3.workspace import Workspace
 from penstock.trial.simulated_aws import SimulatedObjectStore
-from penstock.units import number
+from penstock.units import MiB, number
 from penstock.vocabulary import Observation, Place
 
 PLACE = Place(operation="", region="us-east-1", instance_type="simulated")
@@ -332,6 +332,43 @@ def test_two_thread_counts_name_no_best_one() -> None:
     assert "Only 2 thread counts" in said
     assert "best at" not in said
     assert "Best thread count" not in said
+    grids = EXPERIMENTS["threads-by-size"].grids(Records(found, is_here=True))
+    assert [grid.title for grid in grids] == ["The most of each size, MiB/s"]
+
+
+def test_what_tls_costs_is_said_by_size_and_in_numbers() -> None:
+    """The study asked so; a drawing alone is no answer on a terminal. Its figures are of its own thread counts."""
+    rates = {"colo-https/1": 1e4, "colo-http/1": 3e4, "colo-https/2048": 5e6, "colo-http/2048": 6e6}
+    rates |= {"m1.xlarge/1": 9e4, "cc1.4xlarge/1": 8e4, "cc1.4xlarge/2048": 4e6}
+    found = [
+        replace(
+            a_record(f"grid/{curve}/{n}"),
+            values={"throughput_bytes_per_second": rate * n * (2 if n > 128 else 1)},
+        )
+        for curve, rate in rates.items()
+        for n in (32, 64, 128, 256)
+    ]
+    experiment = EXPERIMENTS["threads-by-size"]
+    said = " ".join(experiment.answers(Records(found)))
+    assert "Without TLS objects of 1 KB go 3.0 times as fast and those of 2048 KB 1.2 times" in said
+    most, best, gains = experiment.grids(Records(found))
+    assert [row[:2] for row in gains.rows] == [[1, pytest.approx(300)], [2048, pytest.approx(120)]]
+    assert (len(most.rows), len(best.rows)) == (2, 2)
+    assert experiment.quantities(Records(found))["cc.2048KB"] == pytest.approx(4.0 * 128 * 1e6 / MiB)
+
+
+def test_bottlenecks_are_told_in_numbers() -> None:
+    """How busy the processors were was a question of the study, and stood in no table."""
+    found = [
+        replace(a_record(f"without/{world}/{n}"), values={"throughput_bytes_per_second": 1e6 * n})
+        for world in ("hdd", "ram-disk", "faster")
+        for n in (10, 20)
+    ]
+    titles = [grid.title for grid in EXPERIMENTS["bottlenecks"].grids(Records(found))]
+    assert titles[:2] == [
+        "With the disk, from memory, and on a faster client, MB/s",
+        "How busy the processors are, %",
+    ]
 
 
 def test_addresses_that_the_lab_makes_up_are_not_told() -> None:

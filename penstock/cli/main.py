@@ -55,6 +55,7 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
         "Write what was measured where a fleet's report reads it.",
     ),
 }
+_SENTENCE_CHARACTERS_MAX = 300  # shown whole, over lines; what is not stated click cuts to one
 
 
 class _LazyGroup(click.Group):
@@ -67,6 +68,8 @@ class _LazyGroup(click.Group):
         module, attribute, _ = _COMMANDS[cmd_name]
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)
+        for each in getattr(command, "commands", {}).values():
+            each.short_help = each.get_short_help_str(_SENTENCE_CHARACTERS_MAX)
         return command
 
     def resolve_command(

@@ -39,6 +39,8 @@ _SECONDS_MAX = 7 * 86_400.0
 
 @click.group(
     epilog=examples(
+        "penstock measure list",
+        "penstock measure run parallel-curls --lab       a published experiment, in seconds and without AWS",
         f"{_COMMAND} --region eu-central-1 --mode rate-controlled",
         f"{_COMMAND} --endpoint-url http://localhost:9324 --mode all --throttle-deletes 50",
         f"{_COMMAND} --region eu-central-1 --mode advised --json | jq '.results[0].conditions'",

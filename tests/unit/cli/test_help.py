@@ -65,6 +65,15 @@ def test_the_help_texts_are_those_that_were_read() -> None:
     assert page == PAGE.read_text(encoding="utf-8")
 
 
+def test_no_sentence_about_a_command_is_cut() -> None:
+    """On a terminal of eighty columns "what each costs at..." does not say at what."""
+    for path, command in commands(cli):
+        if isinstance(command, click.Group):
+            result = CliRunner().invoke(cli, [*path, "--help"], prog_name="penstock", terminal_width=80)
+            listed = result.output.partition("\nCommands:\n")[2].partition("\n\n")[0]
+            assert "..." not in listed, path
+
+
 def test_every_command_can_answer_as_json_and_teaches_by_example() -> None:
     """The promises that hold for all commands; a subcommand is taught by its group."""
     for path, command in commands(cli):

@@ -187,6 +187,8 @@ def _limits(advice: Advice) -> list[tuple[str, str]]:
     words, helping = LIMITS.get(name, "not known"), HELP.get(name)
     if name == "connections" and more is not None and more < HELPS_FROM:
         words, helping = f"{words}, and there is little work here for more of them", None
+    elif name == "connections" and advice.recommendation.basis is not Basis.MEASURED:
+        helping = "more connections, which are advised once probes have tried as many, or a shorter way"
     if more is not None:
         words += f"; twice the threads bring {f'{percent(more)} more' if more >= 0.01 else 'no more'}"
     return [("What limits", capital(words)), *([("What would help", capital(helping))] if helping else [])]

@@ -438,6 +438,24 @@ def test_more_connections_are_advised_only_where_twice_as_many_bring_something(
     assert ("little work here for more" in facts["What limits"]) is not helps
 
 
+@pytest.mark.parametrize("basis", [Basis.MODEL, Basis.MEASURED])
+def test_who_reads_that_more_connections_help_is_told_why_they_are_not_advised(basis: Basis) -> None:
+    """Of a queue of which probes tried two senders, four are advised, and eight would bring half as much again."""
+    (place,) = a_report().places
+    advice = tuple(
+        dataclasses.replace(
+            each,
+            recommendation=dataclasses.replace(each.recommendation, bottleneck="connections", basis=basis),
+            doubled_gain_fraction=0.52,
+        )
+        for each in place.advice
+    )
+    (screen,) = first_screens(
+        dataclasses.replace(a_report(), places=(dataclasses.replace(place, advice=advice),))
+    )
+    assert ("once probes have tried" in dict(screen.facts)["What would help"]) is (basis is Basis.MODEL)
+
+
 @pytest.mark.parametrize(("hours", "when"), [(1, "on 1 March"), (20, "from 1 March to 3 March")])
 def test_the_verdict_says_until_when_requests_were_refused(hours: int, when: str) -> None:
     """Who reads the first day alone believes that it is over."""

@@ -85,8 +85,11 @@ class StaleAdviceError(ValueError):
     """There is advice, and its time is over; the message says since when and what to do."""
 
     def __init__(self, advice: Advice) -> None:
-        ended = advice.expires_at
-        super().__init__(
+        super().__init__(advice)  # as pickle gives it back
+
+    def __str__(self) -> str:
+        ended = self.args[0].expires_at
+        return (
             f"the advice has expired ({ended:%Y-%m-%d %H:%M} UTC): nothing was measured for too long; "
             "`penstock status` says why"
         )

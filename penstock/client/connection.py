@@ -32,17 +32,23 @@ class SilentError(NoDaemonError):
     """Somebody holds the socket, and gives no answer, or none to this user: what is so, and what to do about it."""
 
     def __init__(self, sentence: str, remedy: str) -> None:
-        super().__init__(f"{sentence}: {remedy}")
+        super().__init__(sentence, remedy)  # as pickle gives them back
         self.sentence = sentence
         self.remedy = remedy
+
+    def __str__(self) -> str:
+        return ": ".join(self.args)
 
 
 class RefusedError(NoDaemonError):
     """The daemon does not give the stream that was asked for; the message is its own sentence."""
 
     def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
+        super().__init__(status, message)  # as pickle gives them back
         self.status = status
+
+    def __str__(self) -> str:
+        return str(self.args[1])
 
 
 class Answer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import pickle
 import select
 import socket
 import threading
@@ -12,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from penstock.client import connection
-from penstock.client.connection import Connections, NoDaemonError, SilentError, ask
+from penstock.client.advice import StaleAdviceError
+from penstock.client.connection import Connections, NoDaemonError, RefusedError, SilentError, ask
+from tests.advice import an_advice
 
 
 class Trickling:
@@ -109,3 +112,19 @@ def test_a_socket_that_is_closed_to_this_user_is_held_by_somebody(monkeypatch: p
     monkeypatch.setattr(connection, "_enter", closed)
     with pytest.raises(SilentError, match=r"/run/x.sock is closed to this user \(Permission denied\)"):
         ask("/run/x.sock", "GET", "/v1/status")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        NoDaemonError("nobody answers"),
+        SilentError("it does not answer", "see its log"),
+        RefusedError(404, "there is nothing here"),
+        StaleAdviceError(an_advice(expires_at="2020-02-02T02:02:00Z")),
+    ],
+)
+def test_why_there_is_no_answer_can_be_told_to_another_process(error: Exception) -> None:
+    """A pool of processes broke, or waited for ever, where what a task raised could not be read again."""
+    again = pickle.loads(pickle.dumps(error))  # noqa: S301 - what was written here
+    assert (type(again), str(again)) == (type(error), str(error))
+    assert {name: getattr(again, name) for name in vars(error)} == vars(error)

@@ -43,6 +43,7 @@ class AsyncQueueProducer(Sending):
         message = Message({"MessageBody": body, **entry})
         if self._is_closed:
             raise RuntimeError("the producer is closed, or not open yet: `async with` opens it")
+        self._start()  # who sends may have been cancelled, with all tasks but this one
         async with self._door:  # in the order in which they came, of whom the first alone looks for room
             await self._changed.wait([(lambda: self._has_room(message), None)])
             future: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
@@ -52,6 +53,7 @@ class AsyncQueueProducer(Sending):
 
     async def flush(self, *, timeout_seconds: float | None = None) -> bool:
         """Wait until all that was accepted has ended; whether it has, in time."""
+        self._start()  # as in `send`
         self._hurried_count += 1
         self._changed.notify_all()
         try:
@@ -64,8 +66,8 @@ class AsyncQueueProducer(Sending):
         """Accept no more, and send what was accepted. What was not in time, or until a cancel, its future says."""
         self._is_closed = True
         try:
-            self._start()  # who sends may have been cancelled, with all others at the end of a loop
-            begin_missing(self._tasks, [(self._send_all, -1)])  # and may not have ended yet
+            # Who sends may have been cancelled, with all others at the end of a loop, and not have ended yet.
+            begin_missing(self._tasks, [(self._send_all, -1)])
             await self.flush(timeout_seconds=timeout_seconds)
         finally:
             for task in self._tasks.values():

@@ -71,6 +71,7 @@ class AsyncQueueConsumer(Consuming):
             await self._changed.wait([(lambda: self._is_stopped, None)])
 
     async def __aenter__(self) -> AsyncQueueConsumer:
+        self._say_if_stopped()
         await self._follow()
         self._start()
         return self
@@ -110,7 +111,13 @@ class AsyncQueueConsumer(Consuming):
             self._deleter_count = max(1, self._deleter_count * room // count)
 
     def _start(self) -> None:
-        begin_missing(self._tasks, [*self._works(), (self._report_all, 0)])
+        begin_missing(self._tasks, [*self._works(), (self._report_all, 0)], self._note_end)
+
+    def _note_end(self, task: asyncio.Task[None]) -> None:
+        """Who cancels all tasks but his own, as at a shutdown, means these, too: it would be deaf from then on."""
+        if task.cancelled() and not self._is_stopped:
+            complain("the consumer of %s ends: a task of its own was cancelled", self._url)
+            self.stop()
 
     async def _end(self) -> None:
         """Each step is bounded but one: what handles a message and does not let itself be cancelled."""

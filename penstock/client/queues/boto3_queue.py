@@ -72,6 +72,7 @@ class QueueConsumer(OfOneProcess, Consuming):
         exception of a signal handler here, such as KeyboardInterrupt, ends it in the same way before it is raised.
         """
         self._notice_fork()
+        self._say_if_stopped()
         try:
             self._start()
             while not (self._is_stopped or self._waits_for_stop(self._report_seconds)):

@@ -84,6 +84,11 @@ class Consuming:
         self._figures = Figures()
         self._lock = threading.Lock()  # of the figures
 
+    def _say_if_stopped(self) -> None:
+        """Before it works: who runs a cell of a notebook again would take what returns at once for an empty queue."""
+        if self._is_stopped:
+            complain("the consumer of %s was stopped and receives no more: make another", self._url)
+
     @property
     def undeleted_count(self) -> int:
         """Messages that were received and not yet deleted."""
@@ -142,7 +147,11 @@ class Consuming:
                 self._batch, poll_seconds=self._long_poll_seconds, receiver=number
             )
             if room:
-                answer, seconds = await self._ask(self._client.receive_message, **self._poll(room))
+                try:
+                    answer, seconds = await self._ask(self._client.receive_message, **self._poll(room))
+                except BaseException:  # a task of its own may be cancelled
+                    self._messages.end_poll(room, receiver=number)
+                    raise
                 received = self._note_received(number, room, answer, seconds)
                 for message in self._messages.turns(received):
                     await self._work_off(message)

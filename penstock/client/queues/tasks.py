@@ -50,10 +50,14 @@ class Changes:
 
 
 def begin_missing(
-    tasks: Tasks, works: Iterable[tuple[Callable[[int], Coroutine[Any, Any, None]], int]]
+    tasks: Tasks,
+    works: Iterable[tuple[Callable[[int], Coroutine[Any, Any, None]], int]],
+    note_end: Callable[[asyncio.Task[None]], object] | None = None,
 ) -> None:
-    """Begin those of some works, each with its number, that no task does."""
+    """Begin those of some works, each with its number, that no task does; `note_end` hears of the end of each."""
     for work, number in works:
         key = (work.__name__, number)
         if key not in tasks or tasks[key].done():
             tasks[key] = asyncio.ensure_future(work(number))
+            if note_end is not None:
+                tasks[key].add_done_callback(note_end)

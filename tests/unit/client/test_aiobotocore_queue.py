@@ -221,6 +221,23 @@ def test_what_was_handled_is_deleted_where_requests_end_slowly_at_the_end_of_a_l
     assert queue.left == {f"m{n}" for n in range(40)} - handled.keys()
 
 
+async def test_a_consumer_whose_tasks_are_cancelled_ends_and_gives_all_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Who cancels all tasks but his own had one that stood there, and received nothing any more."""
+    queue, handler = AsyncQueue(0), Handler()
+    async with a_consumer(queue, handler) as consumer:
+        await comes(lambda: queue.polling_count == 3)
+        for task in of_this_test():
+            task.cancel()
+        await asyncio.sleep(0.01)
+        assert consumer._messages.polling_numbers == set()
+        await consumer.run()  # which has an end
+    assert "a task of its own was cancelled" in caplog.text
+    assert "make another" in caplog.text
+    assert not of_this_test()
+
+
 async def test_what_is_no_coroutine_ends_the_consumer() -> None:
     """It would hold the loop up, or has not begun: after one message somebody is told, and no message is lost."""
     queue: FakeQueue = AsyncQueue(30)

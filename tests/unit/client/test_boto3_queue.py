@@ -908,8 +908,11 @@ def test_a_signal_handler_may_stop_it_at_any_moment() -> None:
     assert not thread.is_alive()
 
 
-def test_a_consumer_that_was_stopped_runs_no_more() -> None:
-    """Its stop had been heard already: it would have gone on for ever, and received nothing."""
+def test_a_consumer_that_was_stopped_runs_no_more(caplog: pytest.LogCaptureFixture) -> None:
+    """Its stop had been heard already: it would have gone on for ever, and received nothing.
+
+    Who runs the same cell of a notebook again is told, and does not take the queue for an empty one.
+    """
     told: Any = FakeReporter()
     consumer = QueueConsumer(FakeQueue(9), URL, print, advice=advice(), reporter=told, long_poll_seconds=1)
     consumer.stop()
@@ -917,3 +920,4 @@ def test_a_consumer_that_was_stopped_runs_no_more() -> None:
         with a_thread(consumer.run):
             pass
     assert consumer.undeleted_count == 0
+    assert "was stopped and receives no more: make another" in caplog.text

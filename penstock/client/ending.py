@@ -1,4 +1,4 @@
-"""Knows how something is done at the end of the process, also of one that `multiprocessing` has forked."""
+"""Knows how something is done at the end of the process, also of one that `multiprocessing` or Celery has forked."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import sys
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
-_finalizers: dict[Callable[[], None], Any] = {}
+_undo: dict[Callable[[], None], list[Callable[[], object]]] = {}
 
 
 def at_the_end(do: Callable[[], None]) -> None:
@@ -18,17 +17,18 @@ def at_the_end(do: Callable[[], None]) -> None:
 
     not_at_the_end(do)  # it may be there already
     atexit.register(do)
-    # A child that it forked ends without a look at `atexit`. Another thread may be about to import it.
+    undo = _undo[do] = [lambda: atexit.unregister(do)]
+    # A child that either of these forked ends without a look at `atexit`. Another thread may be about to import them.
     finalize = getattr(sys.modules.get("multiprocessing.util"), "Finalize", None)
     if finalize is not None:
-        _finalizers[do] = finalize(None, do, exitpriority=0)
+        undo.append(finalize(None, do, exitpriority=0).cancel)
+    shutdown = getattr(sys.modules.get("celery.signals"), "worker_process_shutdown", None)
+    if shutdown is not None:
+        shutdown.connect(lambda **_: do(), weak=False, dispatch_uid=do)
+        undo.append(lambda: shutdown.disconnect(dispatch_uid=do))
 
 
 def not_at_the_end(do: Callable[[], None]) -> None:
     """It has been done, or there is nothing to do."""
-    import atexit
-
-    atexit.unregister(do)
-    finalizer = _finalizers.pop(do, None)
-    if finalizer is not None:
-        finalizer.cancel()
+    for each in _undo.pop(do, ()):
+        each()

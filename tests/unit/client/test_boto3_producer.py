@@ -373,6 +373,37 @@ if __name__ == "__main__":
     assert ran([sys.executable, "-c", program], cwd=ROOT, timeout=60).stdout == "0 3\n"
 
 
+class Signal:
+    """As much of Celery's as it takes to say that a process of its pool ends, which it then does by `os._exit`."""
+
+    def __init__(self) -> None:
+        self.receivers: dict[Any, Callable[..., None]] = {}
+
+    def connect(self, receiver: Callable[..., None], *, weak: bool, dispatch_uid: Any) -> None:
+        assert not weak
+        self.receivers[dispatch_uid] = receiver
+
+    def disconnect(self, *, dispatch_uid: Any) -> None:
+        del self.receivers[dispatch_uid]
+
+    def send(self) -> None:
+        for receiver in list(self.receivers.values()):
+            receiver(signal=self, sender=None, pid=1, exitcode=0)
+
+
+def test_what_was_accepted_is_sent_at_the_end_of_a_process_of_celery(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that is registered for the end of a process is called there, but by the signal that tells of it."""
+    signals: Any = ModuleType("celery.signals")
+    signals.worker_process_shutdown = ending = Signal()
+    monkeypatch.setitem(sys.modules, "celery.signals", signals)
+    producer = producing(Queue())
+    future = producer.send("accepted")
+    assert len(ending.receivers) == 1
+    ending.send()
+    assert future.done()
+    assert not ending.receivers
+
+
 @pytest.mark.parametrize("trouble", [SystemExit(1), KeyboardInterrupt()])
 def test_what_ends_a_thread_that_hears_of_a_message_keeps_no_other_back(
     trouble: BaseException, caplog: pytest.LogCaptureFixture

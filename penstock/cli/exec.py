@@ -132,7 +132,12 @@ def _advised(
     """How to run it, and the answer of the daemon. Raises TroubleError where it runs as it is, which says why."""
     verb = program.verb_at(command)
     if verb is None:
-        raise TroubleError("this command transfers nothing")
+        if program.unseen.isdisjoint(command):
+            raise TroubleError("this command transfers nothing")
+        raise TroubleError(
+            "what this command transfers cannot be seen in it, nor be told for all of it: "
+            f"`penstock export {program.target}` says what to write where that stands"
+        )
     asked = {name: value for name, value in stated.items() if name != "is_reading"}
     if asked["service_class"] is None and any(map(_is_of_directory_bucket, command)):
         asked["service_class"] = "express"

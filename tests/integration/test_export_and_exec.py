@@ -415,6 +415,11 @@ def test_the_aws_cli_reads_a_copy_and_the_users_own_is_left_alone(server: Served
     ("command", "reason"),
     [
         ("s5cmd ls s3://b/", "this command transfers nothing"),
+        (
+            "s5cmd run commands.txt",
+            "cannot be seen in it, nor be told for all of it: `penstock export s5cmd`",
+        ),
+        ("rclone mount remote:b /mnt", "cannot be seen in it, nor be told for all of it: `penstock export"),
         ("s5cmd cp s3://b/k .", "the objects are that it reads cannot be seen here; state --object-size"),
         (
             "aws s3 cp s3://b/k y.bin",

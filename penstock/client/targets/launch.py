@@ -40,6 +40,7 @@ class Program(NamedTuple):
     apply: Callable[[Sequence[str], int, Mapping[str, str], Translation], Launch]
     marks: tuple[str, ...] = ("s3://",)  # what a name of something in S3 has in it
     switches: frozenset[str] = frozenset()  # options without a value; of others the next word is theirs
+    unseen: frozenset[str] = frozenset()  # verbs that transfer what their command does not show
 
     @property
     def download_target(self) -> str:
@@ -252,13 +253,19 @@ _HADOOP = Program(
 )
 
 PROGRAMS: Mapping[str, Program] = {
-    "s5cmd": Program("s5cmd", lambda command: _first(command, (*_TRANSFERRING, "pipe", "cat")), _s5cmd),
+    "s5cmd": Program(
+        "s5cmd",
+        lambda command: _first(command, (*_TRANSFERRING, "pipe", "cat")),
+        _s5cmd,
+        unseen=frozenset({"run"}),
+    ),
     "rclone": Program(
         "rclone",
         lambda command: _first(command, ("copy", "copyto", "move", "moveto", "sync", "rcat")),
         _rclone,
         (":",),
         frozenset(_RCLONE_SWITCHES.split()),
+        frozenset({"bisync", "copyurl", "mount", "nfsmount", "rcd", "serve"}),
     ),
     "aws": Program("aws-cli", _aws_verb_at, _aws, switches=frozenset(_AWS_SWITCHES.split())),
     "mount-s3": Program("mountpoint", lambda command: 0 if command else None, _mountpoint),

@@ -76,11 +76,17 @@ class Bucket:
 
     def cost(self, *, reads: int = 0, writes: int = 0, received: int = 0, sent: int = 0) -> Cost:
         """Of so many requests with so many bytes."""
-        usd = self._tariff.usd(
-            read_request_count=reads, write_request_count=writes, received_bytes=received, sent_bytes=sent
-        )
-        moved_bytes = received + sent + (reads + writes) * BESIDE_PAYLOAD_BYTES
-        return Cost(transferred_bytes=moved_bytes, request_count=reads + writes, usd=usd)
+        return requests_cost(self._tariff, reads=reads, writes=writes, received=received, sent=sent)
+
+
+def requests_cost(
+    tariff: Tariff, *, reads: int = 0, writes: int = 0, received: int = 0, sent: int = 0
+) -> Cost:
+    """Of so many requests with so many bytes, what lies beside those included."""
+    cost = tariff.cost(
+        read_request_count=reads, write_request_count=writes, received_bytes=received, sent_bytes=sent
+    )
+    return cost + Cost(transferred_bytes=(reads + writes) * BESIDE_PAYLOAD_BYTES)
 
 
 class RightToWrite:

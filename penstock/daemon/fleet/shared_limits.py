@@ -21,6 +21,7 @@ from penstock.api.leases import LeaseBook, endless
 from penstock.clock import Clock
 from penstock.daemon.board import Board
 from penstock.daemon.config import FleetSection
+from penstock.daemon.fleet.bucket import requests_cost
 from penstock.fleet import limit as limits
 from penstock.fleet.limit import FleetShare, Heartbeat, SharedLimit, Use
 from penstock.operations.operation import Outside
@@ -34,7 +35,7 @@ from penstock.probes.outside import (
     RequestError,
 )
 from penstock.probes.removal import all_tried
-from penstock.vocabulary import BESIDE_PAYLOAD_BYTES, Cost, Observation, Place, Tariff
+from penstock.vocabulary import Cost, Observation, Place, Tariff
 
 PAUSE_SECONDS = 60.0  # between heartbeats
 PAUSE_SECONDS_PER_HOST = 2.0  # in a fleet of more than thirty: all read what each writes
@@ -126,8 +127,12 @@ class SharedLimits:
 
     @property
     def cost_max(self) -> Cost:
-        return self._cost(
-            reads=self._read_count_max, writes=1 + _PAGE_COUNT_MAX, body_count=self._read_count_max + 1
+        return requests_cost(
+            self.tariff,
+            reads=self._read_count_max,
+            writes=1 + _PAGE_COUNT_MAX,
+            received=self._read_count_max * limits.DOCUMENT_BYTES_MAX,
+            sent=limits.DOCUMENT_BYTES_MAX,
         )
 
     @property
@@ -237,14 +242,14 @@ class SharedLimits:
             limits={held.limit.name: held.rates for held in self._held},
         )
         body, key = limits.written(mine), f"{self._prefix}{quote(self.host, safe='')}.json"
-        self.used += self._cost(writes=1, body_count=1)
+        self.used += requests_cost(self.tariff, writes=1, sent=len(body))
         await store.put_object(self.section.bucket, key, body)
         for held in self._held:
             held.written_per_second = held.wanted_per_second
-        self.used += self._cost(writes=_PAGE_COUNT_MAX)
+        self.used += requests_cost(self.tariff, writes=_PAGE_COUNT_MAX)
         found = await store.list_shared(self.section.bucket, self._prefix)
         page_count = max(1, math.ceil(len(found) / LISTED_COUNT_IN_PAGE))
-        self.used -= self._cost(writes=_PAGE_COUNT_MAX - page_count)
+        self.used -= requests_cost(self.tariff, writes=_PAGE_COUNT_MAX - page_count)
         if len(found) >= LISTED_COUNT_MAX:  # whose are not among them would not be seen
             raise Refused(
                 f"{self._prefix} holds {LISTED_COUNT_MAX:,} heartbeats: have the bucket delete old ones"
@@ -268,14 +273,17 @@ class SharedLimits:
                     self._known[one.key] = _Known(one.etag, heartbeat, one.age_seconds, seconds)
 
     async def _read(self, store: ObjectStore, one: Listed) -> Heartbeat | None:
-        self.used += self._cost(reads=1, body_count=1)
+        self.used += requests_cost(self.tariff, reads=1)
         try:
             found = await store.get_unless(
                 self.section.bucket, one.key, None, size_bytes_max=limits.DOCUMENT_BYTES_MAX
             )
         except Missing:
             return None
-        return limits.read(found.body) if found else None
+        if found is None:
+            return None
+        self.used += requests_cost(self.tariff, received=len(found.body))
+        return limits.read(found.body)
 
     # --- What follows from it
 
@@ -374,11 +382,6 @@ class SharedLimits:
         # Never later than was said: others take who is late for gone.
         jitter = self._chance.uniform(0.94, 1.0)
         self._heartbeat_seconds = self.clock.monotonic_seconds() + pause_seconds * jitter
-
-    def _cost(self, *, reads: int = 0, writes: int = 0, body_count: int = 0) -> Cost:
-        usd = self.tariff.usd(read_request_count=reads, write_request_count=writes)
-        moved_bytes = body_count * limits.DOCUMENT_BYTES_MAX + (reads + writes) * BESIDE_PAYLOAD_BYTES
-        return Cost(transferred_bytes=moved_bytes, request_count=reads + writes, usd=usd)
 
 
 def wanted_by_leases(board: Board, leases: LeaseBook, home: Place, operation: str, now: datetime) -> float:

@@ -15,6 +15,7 @@ from penstock.daemon.fleet.shared_limits import ALONE_FRACTION, PAUSE_SECONDS, V
 from penstock.lab.virtual_time import VirtualClock
 from penstock.probes.outside import Denied, ObjectStore, Refused, RequestError, Tagged
 from penstock.trial.simulated_aws import SimulatedObjectStore
+from penstock.vocabulary import BESIDE_PAYLOAD_BYTES, Tariff
 
 LIMIT = 1000.0
 
@@ -200,9 +201,10 @@ async def test_a_bucket_that_is_read_only_or_refuses_or_is_slow_leaves_a_host_wh
 
 
 async def test_a_visit_costs_no_more_than_was_said_before(clock: VirtualClock) -> None:
-    """Of requests and bytes; and all of a fleet are heard, however many have something new to say."""
+    """Of requests, bytes and dollars; and all of a fleet are heard, however many have something new to say."""
     outside = Outside(clock)
     hosts = [a_host(number, clock, outside) for number in range(40)]
+    hosts[0].tariff = Tariff(usd_per_received_byte=1.0, usd_per_sent_byte=1.0)
     await asyncio.gather(*(host.visit() for host in hosts))
     for _ in range(2):
         await asyncio.sleep(1.5 * PAUSE_SECONDS)
@@ -211,6 +213,9 @@ async def test_a_visit_costs_no_more_than_was_said_before(clock: VirtualClock) -
         await hosts[0].visit()
         assert hosts[0].used.request_count <= most.request_count
         assert hosts[0].used.transferred_bytes <= most.transferred_bytes
+        # What lies beside the payload is counted once, and priced each way.
+        beside_bytes = hosts[0].used.request_count * BESIDE_PAYLOAD_BYTES
+        assert hosts[0].used.usd == hosts[0].used.transferred_bytes + beside_bytes <= most.usd
     share = hosts[0].share(OPERATION)
     assert share is not None
     assert share.host_count == 40

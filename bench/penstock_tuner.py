@@ -19,7 +19,17 @@ from penstock.models.s3.upload import S3UploadModel
 from penstock.optimizer.deliberation import Case, Conclusion, deliberate
 from penstock.optimizer.objective import Bargain, price, utility
 from penstock.optimizer.recommendation import recommend, within_reach
-from penstock.vocabulary import Context, Cost, Demand, Observation, ProbePlan, Reason, Recommendation, Regime
+from penstock.vocabulary import (
+    Context,
+    Cost,
+    Demand,
+    Objective,
+    Observation,
+    ProbePlan,
+    Reason,
+    Recommendation,
+    Regime,
+)
 
 _GENEROUS = Cost(
     transferred_bytes=10**14, request_count=10**9, usd=1e6, credit_bytes=10**15, duration_seconds=1e7
@@ -97,9 +107,15 @@ class PenstockTuner(Learner):
     """The same on a surface."""
 
     def __init__(
-        self, context: Context, limits: Limits, *, model_type: type[S3UploadModel] = S3UploadModel
+        self,
+        context: Context,
+        limits: Limits,
+        *,
+        model_type: type[S3UploadModel] = S3UploadModel,
+        objective: Objective = Objective.THROUGHPUT,
     ) -> None:
         super().__init__(_model(limits, model_type), context)
+        self._objective = objective
         self._limits = limits
         self._baseline = _baseline_bytes_per_second(context)
         self._changes_known_until: datetime | None = None
@@ -163,6 +179,7 @@ class PenstockTuner(Learner):
             memory_bytes_max=self._limits.memory_bytes_max,
             thread_count_max=self._limits.thread_count_max,
             regime=Regime.BURST if on_credits else Regime.SUSTAINED,
+            objective=self._objective,
         )
 
     def _clip(self, setting: BenchSetting) -> BenchSetting:

@@ -15,7 +15,7 @@ import numpy as np
 from bench.penstock_tuner import PenstockTuner
 from bench.surfaces import BenchSetting, Limits, SurfaceDescription
 from penstock.units import MiB
-from penstock.vocabulary import Observation
+from penstock.vocabulary import Objective, Observation
 
 S3Observation = Observation[Any]
 
@@ -460,6 +460,12 @@ def penstock(description: SurfaceDescription) -> PenstockTuner:
     return PenstockTuner(description.context, description.limits)
 
 
+def penstock_peak(description: SurfaceDescription) -> PenstockTuner:
+    """The same for who wants the most throughput, whatever it takes."""
+    return PenstockTuner(description.context, description.limits, objective=Objective.PEAK)
+
+
 def tuners(operation: str = "s3_upload") -> dict[str, TunerFactory]:
     """Everyone who does this, the product first."""
-    return {"penstock": penstock, **BASELINES, **(READERS if operation == "s3_download" else {})}
+    own: dict[str, TunerFactory] = {"penstock": penstock, "penstock-peak": penstock_peak}
+    return {**own, **BASELINES, **(READERS if operation == "s3_download" else {})}

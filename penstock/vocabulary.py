@@ -374,6 +374,7 @@ class Objective(StrEnum):
     """What an application wants most."""
 
     THROUGHPUT = "throughput"  # no more threads and memory than what they bring is worth
+    PEAK = "peak"  # the most throughput, whatever it takes
     LATENCY = "latency"  # the shortest time for one object or message
     FRUGAL = "frugal"  # least memory, connections and requests that still reach 80 % of the best
 

@@ -117,7 +117,7 @@ common_options = options(
     click.option(
         "--objective",
         type=click.Choice([objective.value for objective in Objective]),
-        help="The most throughput, the least latency, or frugal: 80 % for much less.",
+        help="No more connections than they are worth, peak throughput, least latency, or frugal: 80 % for much less.",
     ),
     click.option(
         "--regime",

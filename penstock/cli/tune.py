@@ -185,7 +185,7 @@ _HOW: list[Callable[[Any], Any]] = [
         type=click.Choice([objective.value for objective in Objective]),
         default=Objective.THROUGHPUT.value,
         show_default=True,
-        help="The most throughput, the least latency, or frugal: 80 % for much less.",
+        help="No more connections than they are worth, peak throughput, least latency, or frugal: 80 % for much less.",
     ),
     click.option(
         "--regime",

@@ -15,7 +15,7 @@ _Number = Union[float, str, None]  # noqa: UP007
 class CommonDemand(TypedDict, total=False):
     """What any question may state; sizes may be text such as ``"512MiB"``."""
 
-    objective: Literal["throughput", "latency", "frugal"]
+    objective: Literal["throughput", "peak", "latency", "frugal"]
     regime: Literal["auto", "sustained", "burst"]
     memory_bytes_max: _Size
     bandwidth_bytes_per_second_max: _Number

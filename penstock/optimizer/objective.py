@@ -42,6 +42,24 @@ class Bargain:
 
 
 BARGAIN = Bargain(within=0.08, connections_worth=1 / 8)
+_BARGAINS = {
+    Objective.THROUGHPUT: BARGAIN,
+    # What is as fast as can be told takes no more than it must.
+    Objective.PEAK: Bargain(within=0.02, connections_worth=1 / 64),
+    Objective.LATENCY: Bargain(within=LATENCY_WITHIN, connections_worth=np.inf),
+    Objective.FRUGAL: Bargain(within=1.0 - FRUGAL_SHARE, connections_worth=np.inf),
+}
+_KEPT_WITHIN = 0.01  # of the throughput that a difference in rank is worth
+
+
+def kept_within(objective: Objective) -> float:
+    """How much worse in rank advice that stands may be: a hundredth of the throughput, or 8 % more connections."""
+    return _KEPT_WITHIN / probing_worth(objective)
+
+
+def probing_worth(objective: Objective) -> float:
+    """What connections are worth to who asks what to measure next; where they count alone, as usual."""
+    return min(_BARGAINS[objective].connections_worth, BARGAIN.connections_worth)
 
 
 def utility(appraisal: Appraisal, objective: Objective) -> Array:
@@ -73,12 +91,8 @@ def rank(appraisal: Appraisal, objective: Objective, *, slack: float = 0.0, leas
 
     `slack` is how much less of the best is good enough as well; less useful than `least` nothing is.
     """
-    terms = {
-        Objective.THROUGHPUT: BARGAIN,
-        Objective.LATENCY: Bargain(within=LATENCY_WITHIN, connections_worth=np.inf),
-        Objective.FRUGAL: Bargain(within=1.0 - FRUGAL_SHARE, connections_worth=np.inf),
-    }[objective]
-    return terms.rank(utility(appraisal, objective), price(appraisal, objective), slack=slack, least=least)
+    cost = price(appraisal, objective)
+    return _BARGAINS[objective].rank(utility(appraisal, objective), cost, slack=slack, least=least)
 
 
 def choose(appraisal: Appraisal, objective: Objective, *, least: float = 0.0) -> int:

@@ -266,7 +266,7 @@ _REFUSAL_PRICE = 20.0  # of a probe, per share that is refused: applications suf
 
 def _most_telling(quest: Quest, field: _Field, reachable: NDArray[np.bool_]) -> ProbePlan[Any] | None:
     sigma = max(_NOISE_MIN, quest.fit.residual_fraction_p50 / 0.67)
-    worth = objective.BARGAIN.connections_worth * field.price
+    worth = objective.probing_worth(quest.demand.objective) * field.price
     gains = knowledge_gradient(replace(field.belief, draws=field.belief.draws - worth), sigma)
     allowed = np.flatnonzero(reachable)
     priced: list[tuple[float, int]] = []

@@ -33,7 +33,6 @@ from penstock.vocabulary import (
 )
 
 _KEEP_WITHIN = 0.01  # of the best, beyond what is tolerated anyway: advice that stands is kept
-_KEEP_PRICE = 0.08  # of the logarithm of connections: advice that stands may take so much more
 _UNMEASURED_OVER_DEFAULT = 4  # times the SDK's own threads, as long as nothing was measured in a place
 
 
@@ -481,7 +480,7 @@ def _standing(previous: Recommendation[Any] | None, context: Context, demand: De
 
 def _is_as_good(appraisal: Appraisal, demand: Demand, standing: int, best: int) -> bool:
     ranks = objective.rank(appraisal, demand.objective, slack=_KEEP_WITHIN)
-    return bool(ranks[standing] <= ranks[best] + _KEEP_PRICE)
+    return bool(ranks[standing] <= ranks[best] + objective.kept_within(demand.objective))
 
 
 def _basis(fit: Fit, context: Context, setting: Any) -> Basis:
@@ -553,6 +552,7 @@ def _explain(metric: str, prediction: Prediction, aim: str, basis: Basis, limit:
 def _aim(demand: Demand) -> str:
     return {
         "throughput": "connections that are worth what they bring",
+        "peak": "connections that reach the best",
         "latency": "shortest time for one",
         "frugal": "least memory, connections and requests that reach 80 % of the best",
     }[demand.objective.value]

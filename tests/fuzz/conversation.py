@@ -23,7 +23,7 @@ QUERY = {
     "region": ("eu-west-1", "unknown", "A B", "x" * 63, "x" * 64),
     "instance_type": ("m7i.large", "c6g.4xlarge", "nonsense.9xlarge", "."),
     "service_class": ("standard", "express", "fifo", "fifo-high-throughput", "none"),
-    "objective": ("throughput", "latency", "frugal", "FRUGAL"),
+    "objective": ("throughput", "peak", "latency", "frugal", "FRUGAL"),
     "regime": ("auto", "sustained", "burst", ""),
     "memory_bytes_max": ("1", "5MiB", "1GiB", "0", "1e30"),
     "bandwidth_bytes_per_second_max": ("1", "1e-300", "50MB/s", "1Gbit/s", "inf", "nan", "-5"),

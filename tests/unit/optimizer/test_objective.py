@@ -23,7 +23,8 @@ from penstock.units import MiB
 from penstock.vocabulary import Demand, Objective, knob
 from tests.factories import a_queue_setting
 
-THROUGHPUT, LATENCY, FRUGAL = Objective.THROUGHPUT, Objective.LATENCY, Objective.FRUGAL
+THROUGHPUT, PEAK = Objective.THROUGHPUT, Objective.PEAK
+LATENCY, FRUGAL = Objective.LATENCY, Objective.FRUGAL
 
 
 def an_appraisal(**columns: list[float]) -> Appraisal:
@@ -61,6 +62,10 @@ def an_appraisal(**columns: list[float]) -> Appraisal:
         ),
         # Less than one connection, on average, is less to pay.
         (THROUGHPUT, {"value": [1.0, 1.0], "connection_count": [1.0, 0.5]}, 1),
+        # Twice the connections for two hundredths, but not for one.
+        (PEAK, {"value": [100.0, 98.0], "connection_count": [32.0, 16.0]}, 0),
+        (PEAK, {"value": [100.0, 99.0], "connection_count": [32.0, 16.0]}, 1),
+        (PEAK, {"value": [100.0, 97.9], "connection_count": [1024.0, 1.0]}, 0),
         # The fastest within 2 %, and of these what takes least; throughput does not count.
         (
             LATENCY,
@@ -114,6 +119,17 @@ def test_the_terms_of_a_bargain() -> None:
     assert Bargain(within=0.08, connections_worth=1 / 8) == BARGAIN
 
 
+def test_what_advice_that_stands_may_lack() -> None:
+    """A hundredth of the throughput, or 8 % more connections where these count alone."""
+    found = {aim: round(objective.kept_within(aim), 9) for aim in Objective}
+    assert found == {THROUGHPUT: 0.08, PEAK: 0.64, LATENCY: 0.08, FRUGAL: 0.08}
+    assert {aim: objective.probing_worth(aim) for aim in (THROUGHPUT, PEAK, FRUGAL)} == {
+        THROUGHPUT: 1 / 8,
+        PEAK: 1 / 64,
+        FRUGAL: 1 / 8,
+    }
+
+
 def test_nothing_at_all_has_a_price() -> None:
     """No connection, no memory, no time and no value: numbers all the same."""
     nothing = an_appraisal(
@@ -133,6 +149,7 @@ def test_the_share_that_an_aim_must_reach() -> None:
     """Of what the SDK does by itself."""
     assert {aim: objective.required_share(aim) for aim in Objective} == {
         THROUGHPUT: 0.98,
+        PEAK: 0.98,
         LATENCY: 0.98,
         FRUGAL: 0.8,
     }

@@ -80,12 +80,21 @@ def test_frugal_takes_less() -> None:
     assert WORLD.truth(frugal.setting) >= 0.7 * WORLD.truth(full.setting)
 
 
-def test_advice_that_is_as_good_stands() -> None:
+def test_the_peak_takes_more() -> None:
+    """Connections that bring less than they are usually worth."""
+    peak, worth = advice(Demand(objective=Objective.PEAK)), advice()
+    assert peak.setting.thread_count > worth.setting.thread_count
+    assert WORLD.truth(peak.setting) > WORLD.truth(worth.setting)
+
+
+@pytest.mark.parametrize("objective", [Objective.THROUGHPUT, Objective.PEAK])
+def test_advice_that_is_as_good_stands(objective: Objective) -> None:
     """A few more probes do not make the advice flutter."""
-    first = advice()
+    demand = Demand(objective=objective)
+    first = advice(demand)
     more = [*PROBES, *history(WORLD, 4, first=14)]
     later = evidence.attach(MODEL.fit(WORLD.place, more, prior=None, seed=1), MODEL, more)
-    assert advice(fit=later, previous=first).setting == first.setting
+    assert advice(demand, fit=later, previous=first).setting == first.setting
 
 
 def test_advice_waits_for_the_next_measurement_after_a_surprise() -> None:

@@ -12,9 +12,11 @@ import pytest
 from penstock.client import boto3_lease
 from penstock.client.advice import Advice, default_advice
 from penstock.client.lease import Share
+from penstock.client.transfers.writer import open_writer
 from penstock.lab.worlds import DEMO
 from penstock.trial.stage import CREDENTIALS, lab_endpoint
 from penstock.units import MiB
+from tests.advice import an_advice
 from tests.real.servers import plain_client
 
 
@@ -123,6 +125,27 @@ def test_a_transfer_follows_its_share(s3: Any, tmp_path: Path) -> None:
     (tmp_path / "object").write_bytes(bytes(120 * MiB))
     config = TransferConfig(max_concurrency=8, multipart_chunksize=5 * MiB, multipart_threshold=5 * MiB)
     s3.upload_file(str(tmp_path / "object"), "bucket", "key", Config=config)
+    assert len(most) == 24
+    assert max(most[:8]) == 2
+    assert 2 < max(most) <= 6
+    assert turns.held_count == 0
+
+
+def test_a_stream_follows_its_share(s3: Any) -> None:
+    """Its eight threads, too, send two parts at a time, and six from the moment that the share is six."""
+    share, most = AShare(2), list[int]()
+    turns = boto3_lease.follow(s3, share)
+
+    def note(**_: object) -> None:
+        most.append(turns.held_count)
+        if len(most) == 8:
+            share.become(6)
+
+    s3.meta.events.register("before-send.s3.UploadPart", note)
+    setting = {"thread_count": 8, "part_size_bytes": 5 * MiB}
+    with open_writer(s3, "bucket", "key", advice=an_advice(setting=setting)) as file:
+        for _ in range(24):
+            file.write(bytes(5 * MiB))
     assert len(most) == 24
     assert max(most[:8]) == 2
     assert 2 < max(most) <= 6

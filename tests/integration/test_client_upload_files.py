@@ -128,6 +128,26 @@ def test_files_that_fail_are_named_and_the_others_arrive(
     assert set(stored(client, "bucket")) == {f"k{n}" for n in range(5)}
 
 
+@pytest.mark.parametrize("size", [1000, 12 * MiB])
+def test_what_is_there_already_is_not_written_over_where_that_was_asked(
+    url: str, client: Any, tmp_path: Path, size: int
+) -> None:
+    """Whole or in parts: the file is named with S3's word for why, the others arrive, and nothing is left behind.
+
+    boto3's transfer manager knows no such condition, and says so at once.
+    """
+    client.put_object(Bucket="bucket", Key="k1", Body=b"mine")
+    files, never = files_of(tmp_path, 3, size), {"IfNoneMatch": "*"}
+    with pytest.raises(ValueError, match="IfNoneMatch"):
+        upload("boto3", session_of("boto3", url), files, "bucket", extra_args=never)
+    summary = upload("aiobotocore", session_of("aiobotocore", url), files, "bucket", extra_args=never)
+    (failed,) = summary.failed
+    assert (failed.key, summary.moved_count) == ("k1", 2)
+    assert "PreconditionFailed" in str(failed.error)
+    assert stored(client, "bucket") == {"k0": size, "k1": 4, "k2": size}
+    assert unfinished(client, "bucket") == []
+
+
 def test_without_a_bucket_every_file_fails_with_the_reason_and_nothing_is_raised(
     library: str, url: str, tmp_path: Path
 ) -> None:

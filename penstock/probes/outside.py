@@ -242,7 +242,7 @@ class ObjectStore(BodySender, RangeReader, SharedObjects, Protocol):
     async def list_objects(self, bucket: str, prefix: str) -> list[str]: ...
 
     async def delete_object(self, bucket: str, key: str) -> VersionRequests:
-        """Succeeds also when the key is not there, as S3 does."""
+        """Succeeds also when the key is not there, as S3 does. Of a folder: what deletions below it hid and left."""
         ...
 
     async def delete_objects(self, bucket: str, keys: Sequence[str]) -> VersionRequests:

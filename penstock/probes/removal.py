@@ -47,6 +47,7 @@ class Removal:
             self.abort_uploads(name + MULTIPART_NAME if is_run else name),
             self._delete_found(name, is_run=is_run),
         )
+        await self._delete_one(name)  # what keeps versions lists none of those whose deletion was broken off
         return sum(counts)
 
     async def keys_below(self, prefix: str) -> list[str]:

@@ -689,12 +689,18 @@ async def test_a_store_without_batches_is_asked_once(status: int, code: str) -> 
     assert len(oracle.requests) == 1
 
 
+def listing(name: str, entries: str) -> web.Response:
+    """All of it on one page."""
+    return web.Response(text=f"<{name}Result><IsTruncated>false</IsTruncated>{entries}</{name}Result>")
+
+
 class Versioned:
     """A bucket that keeps versions, and may forbid to remove them."""
 
     def __init__(self, refused_by: int | None = None, *, is_single: bool = False) -> None:
         self._refused_by = refused_by
         self._is_single = is_single
+        self.hides_versions = False  # from who has the least policy
         self.versions: dict[str, tuple[str, bool]] = {}  # by id: the key, and whether it is a marker
         self.requests: list[str] = []
 
@@ -704,14 +710,7 @@ class Versioned:
         self.requests.append(request.method)
         key, version = request.path.split("/", 2)[-1], request.query.get("versionId")
         if request.method == "GET":
-            entries = (
-                f"<{kind}><Key>{key}</Key><VersionId>{name}</VersionId></{kind}>"
-                for name, (key, is_marker) in self.versions.items()
-                for kind in ["DeleteMarker" if is_marker else "Version"]
-            )
-            return web.Response(
-                text=f"<ListVersionsResult><IsTruncated>false</IsTruncated>{''.join(entries)}</ListVersionsResult>"
-            )
+            return self._listed(request)
         if version is not None and self._refused_by is not None:
             return web.Response(status=self._refused_by, text=xml("Locked"))
         if version is not None:
@@ -725,6 +724,22 @@ class Versioned:
             {"x-amz-delete-marker": "true"} if is_marker else {"ETag": "e"}
         )
         return web.Response(headers=headers)
+
+    def _listed(self, request: web.Request) -> web.Response:
+        if "uploads" in request.query:
+            return listing("ListMultipartUploads", "")
+        if "list-type" in request.query:
+            marked = {key for key, is_marker in self.versions.values() if is_marker}
+            names = {key for key, _ in self.versions.values()} - marked
+            return listing("ListBucket", "".join(f"<Contents><Key>{name}</Key></Contents>" for name in names))
+        if self.hides_versions:
+            return web.Response(status=403, text=xml("AccessDenied"))
+        entries = (
+            f"<{kind}><Key>{key}</Key><VersionId>{name}</VersionId></{kind}>"
+            for name, (key, is_marker) in self.versions.items()
+            for kind in ["DeleteMarker" if is_marker else "Version"]
+        )
+        return listing("ListVersions", "".join(entries))
 
     def _deleted(self, body: str) -> web.Response:
         if self._is_single:
@@ -785,6 +800,23 @@ async def test_nothing_more_is_put_where_versions_must_stay(status: int) -> None
             with pytest.raises(Denied, match="name one that keeps none"):
                 await request
         await store.put_object("another", "key", b"x")
+
+
+@pytest.mark.parametrize("name", ["run/", "run/0000"])
+async def test_what_a_deletion_hid_before_it_was_broken_off_is_removed(name: str) -> None:
+    """Killed between the two steps, or not allowed the second: no listing of objects shows what is paid for."""
+    bucket = Versioned()
+    async with bucket.store() as store:
+        for key in (f"{name}0000" if name.endswith("/") else name, "run-of-others"):
+            await store.put_object("bucket", key, b"x")
+        bucket.hides_versions = True
+        for _ in range(2):  # it is no less there when it is hidden
+            with pytest.raises(Denied, match="s3:ListBucketVersions"):
+                await Removal(store, "bucket").clear(name)
+        assert len(bucket.versions) > 2
+        bucket.hides_versions = False
+        await Removal(store, "bucket").clear(name)
+    assert list(bucket.versions.values()) == [("run-of-others", False)]
 
 
 async def test_a_key_that_stays_is_trouble() -> None:

@@ -32,6 +32,7 @@ from penstock.probes.outside import (
 
 _CLOCK = SystemClock()
 _GONE = frozenset({"NoSuchKey", "NoSuchVersion"})
+_ANY_NAME = "object"  # of a key in a folder
 _VERSIONS_STAY = (
     "the bucket keeps versions, so that all that is deleted stays and is paid for: name one that keeps none, or allow "
     "s3:ListBucketVersions and s3:DeleteObjectVersion"
@@ -179,8 +180,9 @@ class AwsObjectStore:
         return [entry for entry in found if entry["Key"].startswith(prefix)]
 
     async def delete_object(self, bucket: str, key: str) -> VersionRequests:
-        with translated(f"deleting {key} from {bucket}"):
-            answer = await self._client.delete_object(Bucket=bucket, Key=key)
+        asked = f"{key}{_ANY_NAME}" if key.endswith("/") else key
+        with translated(f"deleting {asked} from {bucket}"):
+            answer = await self._client.delete_object(Bucket=bucket, Key=asked)
         return await self._delete_versions(bucket, [key] if answer.get("DeleteMarker") else [])
 
     async def delete_objects(self, bucket: str, keys: Sequence[str]) -> VersionRequests:
@@ -233,7 +235,8 @@ class AwsObjectStore:
         return len(starts)
 
     async def _versions(self, bucket: str, keys: Collection[str]) -> tuple[list[dict[str, str]], int]:
-        """All versions of these keys, by what names them, and in how many pages they were listed."""
+        """All versions of these keys and below these folders, by what names them, and in how many pages they were."""
+        folders = tuple(key for key in keys if key.endswith("/"))
         found, page_count = list[dict[str, str]](), 0
         paginator = self._client.get_paginator("list_object_versions")
         with translated(f"listing the versions of {bucket}"):
@@ -243,7 +246,7 @@ class AwsObjectStore:
                 found += [
                     {"Key": entry["Key"], "VersionId": entry["VersionId"]}
                     for entry in [*page.get("Versions", []), *page.get("DeleteMarkers", [])]
-                    if entry["Key"] in keys
+                    if entry["Key"] in keys or entry["Key"].startswith(folders)
                 ]
         return found, page_count
 

@@ -168,7 +168,7 @@ async def test_a_sweep_counts_its_requests() -> None:
     world.journal.entries = [an_object(), a_queue("mine")]
     world.store.objects = {f"{RUN}0000", f"{RUN}0001"}
     summary = await world.sweep()
-    assert summary.request_counts == {"s3_upload": 3, "sqs_delivery": 2}
+    assert summary.request_counts == {"s3_upload": 4, "sqs_delivery": 2}, "two of them delete"
     assert summary.priced_request_counts == {"s3_upload": 2, "sqs_delivery": 2}
 
 

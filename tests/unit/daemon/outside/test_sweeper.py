@@ -264,7 +264,7 @@ async def test_clean_up_is_booked(house: House) -> None:
     await house.conductor.sweep()
     spent = house.conductor.ledger.spent(house.clock.now())
     assert house.outside.objects.objects == set()
-    assert spent.request_count == 3
+    assert spent.request_count == 4
     assert spent.usd > 2 * 0.005 / 1000
     assert spent.usd == pytest.approx(2 * 0.005 / 1000, rel=0.5), "and their way"
     (row,) = await house.store.run(lambda store: store.spend())

@@ -213,6 +213,9 @@ class Database:
             )
         copy.replace(self.path)
         self._connection = self._open_sound()
+        if not _lock_path(self.path).exists():  # else the next daemon would find nobody here
+            before, self._lock = self._lock, _locked(self.path)
+            os.close(before)
         _log.warning("%s; it was written anew, and nothing is lost", what)
 
     def _guarded(self, action: Callable[[sqlite3.Connection], T]) -> T:

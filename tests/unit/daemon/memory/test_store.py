@@ -26,6 +26,7 @@ from penstock.daemon.memory.database import (
     StoreInUse,
     StoreMissing,
     StoreTooNew,
+    holder,
 )
 from penstock.daemon.memory.rows import Row
 from penstock.daemon.memory.store import Store
@@ -560,6 +561,16 @@ def test_a_database_that_is_removed_while_in_use(path: Path, pattern: str) -> No
     assert len(again.observations(PLACE, count_max=9)) == 2
     assert again.open_leftovers() == [a_leftover()]
     again.close()
+
+
+def test_who_removes_the_lock_with_the_database_lets_in_nobody(store: Store, path: Path) -> None:
+    """All files of the state directory are gone, and its daemon lives: another one would remove what it uses."""
+    for file in path.parent.iterdir():
+        file.unlink()
+    store.add_observations([an_observation()])
+    assert holder(path) == str(os.getpid())
+    with pytest.raises(StoreInUse):
+        Store(path, SETTING_TYPES)
 
 
 def test_a_database_that_is_replaced_while_in_use(path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -290,6 +290,28 @@ def _burst_flags(limits: burst.Ceiling | None, observations: Sequence[Observatio
 
 
 ON_CREDITS = 1.3
+_SPENT_COUNT = 3  # a dip of the path makes one slow, and two now and then
+_MUCH_FASTER = 1.5
+
+
+def are_credits_spent(limits: burst.Ceiling, observations: Sequence[Observation[S3SettingT]]) -> bool:
+    """Whether the newest that could have gone much faster on credits, as others did with no more threads, all did not.
+
+    Then there are none, whatever was left of them by what is known: others on the host may have spent them.
+    """
+    pairs = list(zip(observations, _burst_flags(limits, observations), strict=True))
+    fast = [one for one, is_burst in pairs if is_burst]
+
+    def could(one: Observation[S3SettingT]) -> bool:
+        return not one.throttled_count and any(
+            other.throughput_bytes_per_second > _MUCH_FASTER * one.throughput_bytes_per_second
+            for other in fast
+            if other.context.payload_size_bytes == one.context.payload_size_bytes
+            and other.setting.thread_count <= one.setting.thread_count
+        )
+
+    told = [is_burst for one, is_burst in pairs if is_burst or could(one)]
+    return len(told) >= _SPENT_COUNT and not any(told[-_SPENT_COUNT:])
 
 
 def _refused_flags(observations: Sequence[Observation[S3SettingT]]) -> list[bool]:

@@ -53,6 +53,10 @@ def of_regime(limits: Ceiling, moved_bytes: int | None, left_bytes: float, *, is
     left = f"of {format_bytes(left_bytes)} of the host's burst credits that were left"
     if moved_bytes is None:
         return f"This is what the host sustains: work without an end outlasts all {left}."
+    if not left_bytes:
+        return (
+            "This is what the host sustains: its burst credits are spent, by probes or by what others sent."
+        )
     spent = format_bytes(limits.burst_credits_spent(moved_bytes))
     if is_burst:
         return f"This is while the host bursts: the transfer takes {spent} {left}."

@@ -30,6 +30,7 @@ from penstock.models.s3.directions import (
     planned_transfers,
 )
 from penstock.models.s3.evidence import (
+    are_credits_spent,
     connections_used,
     evidence_of,
     moved,
@@ -639,6 +640,8 @@ def _credits(place: Place, observations: Sequence[Observation[S3SettingT]]) -> f
         return None
     if not observations:
         return limits.credit_bytes_max
+    if are_credits_spent(limits, observations):
+        return 0.0
     start = observations[0].started_at
     transfers = [
         ((o.started_at - start).total_seconds(), o.duration_seconds, float(o.transferred_bytes))

@@ -482,6 +482,35 @@ def test_who_does_not_say_gets_the_burst_where_it_ends_well_before_the_credits()
         assert "For w" not in said.explanation
 
 
+@pytest.mark.parametrize(
+    ("slow_count", "then_fast", "regime"),
+    [(2, False, Regime.BURST), (3, False, Regime.SUSTAINED), (3, True, Regime.BURST)],
+)
+def test_credits_that_others_spent_are_not_promised(
+    slow_count: int, regime: Regime, *, then_fast: bool
+) -> None:
+    """Nobody told of their traffic: that the same threads go no faster than without credits, again and again, does."""
+    place = a_place(instance_type="c6i.large")
+    limits = burst.ceiling("c6i.large")
+    assert limits is not None
+    wide, narrow = (
+        UploadWorld(place=place, host_bytes_per_second=rate)
+        for rate in (1.2e9, 1.1 * limits.baseline_bytes_per_second)
+    )
+    wave = a_setting(64)
+    seen = [*history(wide, 10), *(narrow.observe(wave, 10 + n) for n in range(slow_count))]
+    seen += [wide.observe(wave, 20)] if then_fast else []
+    fit = fit_of(wide, seen)
+    context = a_context(place=place, size=10 * GiB)
+    assert MODEL.regime(fit, context, Demand()) is regime
+    found = MODEL.predict(fit, context, wave, Demand())["throughput_bytes_per_second"]
+    assert (found.expected < 2 * limits.baseline_bytes_per_second) is (regime is Regime.SUSTAINED)
+    refused = [replace(one, throttled_count=one.throttled_count + (one is not seen[0])) for one in seen]
+    assert MODEL.regime(fit_of(wide, refused), context, Demand()) is Regime.BURST, "they are slow for that"
+    said = " ".join(MODEL.remarks(fit, context, wave, Demand()))
+    assert ("its burst credits are spent" in said) is (regime is Regime.SUSTAINED)
+
+
 def test_bundle_carries_everything_a_client_can_be_told() -> None:
     """Pool, threshold, memory, CRT target and hedge come with threads and part size; a limit is passed on."""
     fit = fit_of(WORLD, history(WORLD, 8))

@@ -28,7 +28,7 @@ from penstock.report.findings import (
     is_on_curve,
 )
 from penstock.report.judgement_figures import foreseen_figure, regret_figure
-from penstock.report.remarks import cost_words
+from penstock.report.remarks import SPENT, cost_words
 from penstock.report.retries import Retries, retries_sentence
 from penstock.report.wording import date_words, interval, knob_value, percent, setting_words, span
 from penstock.units import counted, format_bytes, label, number, quantity
@@ -389,7 +389,7 @@ def _spend_figure(report: Report, name: str) -> Figure:
     unit = chart.round_unit(name, max(heights))
     x = _day_axis(days)
     y = chart.linear_axis(
-        label(name), heights, show=lambda value: cost_words(name, value), unit=unit, name=name
+        SPENT[name], heights, show=lambda value: cost_words(name, value), unit=unit, name=name
     )
     keys = [Key(f"b{n % _CLIENT_COUNT_MAX}", op.replace("_", " ")) for n, op in enumerate(operations)]
     rows, layers = [], list[chart.Layer]()
@@ -403,7 +403,7 @@ def _spend_figure(report: Report, name: str) -> Figure:
         layers.append(chart.Line(x=[x.low, x.high], y=[limit] * 2, css="limit"))
     return drawn(
         (x, y, layers),
-        title=f"Spent by day: {label(name)}",
+        title=f"Spent by day: {SPENT[name]}",
         description=_budget_words(name, highest, limit),
         keys=(*keys, Key("limit", "budget of 24 hours")) if is_limit_seen else tuple(keys),
         table=Table(("day", *(key.text for key in keys)), tuple(reversed(rows))),

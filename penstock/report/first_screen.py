@@ -190,8 +190,16 @@ def _limits(advice: Advice) -> list[tuple[str, str]]:
     elif name == "connections" and advice.recommendation.basis is not Basis.MEASURED:
         helping = "more connections, which are advised once probes have tried as many, or a shorter way"
     if more is not None:
-        words += f"; twice the threads bring {f'{percent(more)} more' if more >= 0.01 else 'no more'}"
+        brought = f"{percent(more)} more" if more >= 0.01 else f"no more{_why_not(advice)}"
+        words += f"; twice the threads bring {brought}"
     return [("What limits", capital(words)), *([("What would help", capital(helping))] if helping else [])]
+
+
+def _why_not(advice: Advice) -> str:
+    """Of a large object whose requests are few; small ones are many."""
+    setting, size = advice.recommendation.setting, advice.payload_size_bytes
+    count = math.ceil(size / getattr(setting, "request_size_bytes", math.inf))
+    return f", as each of its {count} requests has one" if 1 < count <= setting.thread_count else ""
 
 
 def _cost(verdict: PlaceVerdict, *, is_in_full: bool = False) -> str:

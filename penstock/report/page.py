@@ -14,9 +14,8 @@ from penstock.report.clients import clients_table, harms_table
 from penstock.report.figure import Table
 from penstock.report.findings import PlaceFindings, Report
 from penstock.report.first_screen import CARD_COUNT_MAX, first_screens
-from penstock.report.remarks import cost_words
+from penstock.report.remarks import SPENT, cost_words
 from penstock.report.summary import advice_rows, comparison_table, evidence_tables, seen_words
-from penstock.units import label
 from penstock.vocabulary import knobs
 
 PAPER_ROW_COUNT_MAX = 25  # of a table
@@ -90,4 +89,4 @@ def _place(place: PlaceFindings, report: Report) -> dict[str, Any]:
 def _spend_totals(report: Report) -> list[tuple[str, str]]:
     names = ("transferred_bytes", "request_count", "usd", "duration_seconds")
     totals = {name: sum(getattr(spend.cost, name) for spend in report.spending) for name in names}
-    return [(label(name), cost_words(name, total)) for name, total in totals.items()]
+    return [(SPENT[name], cost_words(name, total)) for name, total in totals.items()]

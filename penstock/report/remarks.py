@@ -255,7 +255,7 @@ def _about_budget(report: Report, limit: Cost) -> Iterator[Remark]:
         if spent >= BUDGET_FRACTION * most:
             yield Remark(
                 code="budget-used-up",
-                title=f"The budget was nearly used up: {label(field.name)}",
+                title=f"The budget was nearly used up: {SPENT[field.name]}",
                 reason=f"On {day} {cost_words(field.name, spent)} of {cost_words(field.name, most)} were spent "
                 f"({percent(spent / most)}, a remark from {percent(BUDGET_FRACTION)}): probes wait for it.",
             )
@@ -273,6 +273,15 @@ def _about_dollars(report: Report, operation: str, limit: float) -> Iterator[Rem
         reason=f"At the most {cost_words('usd', spent)} at list price, on {day}; "
         f"probes.{operation}.usd_per_day allows {cost_words('usd', limit)}{waiting}.",
     )
+
+
+SPENT = {  # each field of a cost, in the words of who pays for it
+    "transferred_bytes": "bytes moved",
+    "request_count": "requests",
+    "usd": "dollars",
+    "credit_bytes": "network burst credits",
+    "duration_seconds": "time of probing",
+}
 
 
 def cost_words(name: str, amount: float) -> str:

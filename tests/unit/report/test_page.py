@@ -11,6 +11,7 @@ from importlib import resources
 
 import pytest
 
+from penstock.models.s3.upload import S3UploadSetting
 from penstock.models.study import Study, Trace, known
 from penstock.report.anchors import figures_of, place_anchor
 from penstock.report.evidence_figures import study_figure
@@ -21,8 +22,9 @@ from penstock.report.first_screen import first_screens
 from penstock.report.markdown import escape, render_markdown
 from penstock.report.material import Expense
 from penstock.report.page import render_html
+from penstock.report.remarks import SPENT
 from penstock.report.study import study
-from penstock.units import GiB
+from penstock.units import GiB, MiB
 from penstock.vocabulary import Basis, Context, Cost, Estimate, Origin, Place
 from tests.factories import NOON, PLACE, an_inconclusive, an_observation
 from tests.unit.report.materials import (
@@ -438,6 +440,28 @@ def test_more_connections_are_advised_only_where_twice_as_many_bring_something(
     assert ("little work here for more" in facts["What limits"]) is not helps
 
 
+@pytest.mark.parametrize(("threads", "is_told"), [(8, True), (7, False)])
+def test_threads_that_would_have_nothing_to_do_are_told_as_such(threads: int, *, is_told: bool) -> None:
+    """Who reads that the limit is not known, and that more threads bring no more, wonders why."""
+    (place,) = a_report().places
+    setting = S3UploadSetting(thread_count=threads, part_size_bytes=8 * MiB)
+    advice = tuple(
+        dataclasses.replace(
+            each,
+            recommendation=dataclasses.replace(each.recommendation, bottleneck="unsure", setting=setting),
+            doubled_gain_fraction=0.0,
+        )
+        for each in place.advice
+    )
+    (screen,) = first_screens(
+        dataclasses.replace(a_report(), places=(dataclasses.replace(place, advice=advice),))
+    )
+    said = dict(screen.facts)["What limits"]
+    assert (
+        said == "Not known; twice the threads bring no more" + ", as each of its 8 requests has one" * is_told
+    )
+
+
 @pytest.mark.parametrize("basis", [Basis.MODEL, Basis.MEASURED])
 def test_who_reads_that_more_connections_help_is_told_why_they_are_not_advised(basis: Basis) -> None:
     """Of a queue of which probes tried two senders, four are advised, and eight would bring half as much again."""
@@ -504,6 +528,16 @@ def test_what_it_cost_is_told_in_money_and_in_what_others_may_have_felt() -> Non
     (screen,) = first_screens(a_report(expenses=expenses))
     assert dict(screen.facts)["What it cost"] == "$0.10, 48 GiB moved and 2.77 min of probing in 2 d"
     assert screen.cost == "$0.10 in 2 d"
+
+
+def test_what_was_spent_is_named_as_whoever_pays_would() -> None:
+    """Not by the fields of the database: "request count 300, duration 83 s"."""
+    assert list(SPENT) == [field.name for field in dataclasses.fields(Cost)]
+    cost = Cost(transferred_bytes=GiB, request_count=300, usd=0.02, duration_seconds=83.0)
+    report = a_report(expenses=[Expense(hour_at=NOON, operation="s3_upload", cost=cost)])
+    page = html_of(report).replace("\N{NO-BREAK SPACE}", " ")
+    assert "Bytes moved: 1 GiB; requests: 300; dollars: $0.02; time of probing: 83" in page
+    assert "Spent by day: requests" in page
 
 
 def test_many_places_begin_with_a_table_by_what_is_to_be_gained() -> None:

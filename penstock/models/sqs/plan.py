@@ -63,6 +63,8 @@ _MOST = {
     "deleter_count_max": 10**6,
     "payload_size_bytes": BATCH_SIZE_BYTES_MAX,
     "message_group_count": 10**9,
+    **dict.fromkeys(("send_seconds", "receive_seconds", "delete_seconds"), 10),
+    "delivery_latency_seconds": 60,
 }
 _WHOLE = frozenset({"deleter_count_max", "payload_size_bytes", "message_group_count"})
 
@@ -382,7 +384,8 @@ def _mistakes(name: str, value: object) -> list[str]:
     if value < 0 or (value == 0 and not may_be_zero):
         return [f"{name}: {value!r} must be {'at least' if may_be_zero else 'more than'} 0"]
     most = _most(name)
-    return [f"{name}: must be at most {most:,}"] if value > most else []
+    hint = "; it is in seconds, and 20 ms are 0.020" if name.endswith("_seconds") else ""
+    return [f"{name}: must be at most {most:,}{hint}"] if value > most else []
 
 
 def _most(name: str) -> int:

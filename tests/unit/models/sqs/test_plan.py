@@ -273,6 +273,7 @@ def test_the_document_is_json_with_intervals() -> None:
         ({"service_class": "express"}, "service_class: 'express'; say one of"),
         ({"service_class": 1}, "service_class: 1; say one of"),
         ({"send_seconds": 0}, "must be more than 0"),
+        ({"send_seconds": 20}, "must be at most 10; it is in seconds, and 20 ms are 0.020"),
         ({"work_seconds": -1}, "must be at least 0"),
         ({"send_seconds": True}, "True is not a number"),
         ({"send_seconds": float("nan")}, "nan is not a number"),
@@ -294,6 +295,8 @@ def test_conditions_that_cannot_be_are_refused(change: dict[str, Any], complaint
         ("deleter_count_max", 1_000_000),
         ("message_group_count", 1_000_000_000),
         ("send_seconds_variation", 100),
+        ("delete_seconds", 10),
+        ("delivery_latency_seconds", 60),
     ],
 )
 def test_what_is_beyond_any_queue_is_a_slip_of_the_unit(name: str, most: int) -> None:

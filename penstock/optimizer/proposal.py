@@ -323,7 +323,7 @@ def _paid_though_refused(quest: Quest) -> list[Observation[Any]]:
     def has_paid(count: float) -> bool:
         fewer = threads[threads <= count / 2].max(initial=0.0)
         reached, before = (np.median(values[threads == n]) if n else np.inf for n in (count, fewer))
-        return bool(reached >= _PAYS * before)
+        return bool(reached > _PAYS * before)  # of nothing neither pays
 
     return [o for o, count in zip(own, threads, strict=True) if not o.went_well and has_paid(count)]
 

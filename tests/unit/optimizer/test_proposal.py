@@ -195,6 +195,7 @@ def test_no_more_is_dared_than_four_times_what_went_well(
         ([(2, 40), (4, 45)], 4),
         ([(4, 76)], 4),
         ([(4, 90)], 8),
+        ([(2, 0), (4, 0), (8, 0)], 4),
     ],
 )
 def test_what_is_refused_and_pays_all_the_same_dares_twice_as_much(

@@ -91,8 +91,8 @@ class QueueProducer(OfOneProcess, Sending):
 
     def _begin(self) -> None:
         super()._begin()
-        self._process_id = os.getpid()
         self._threads: dict[tuple[str, int], threading.Thread] = {}
+        vars(self).setdefault("_process_id", os.getpid())  # a child's is noted when all of it has begun anew
 
     def _begin_anew(self) -> None:
         """What a parent accepted is its own to send."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
+import os
 import pickle
 import random
 import sys
@@ -337,6 +338,16 @@ if not child:
 print(os.waitpid(child, 0)[1])
 """
     assert ran([sys.executable, "-c", program], cwd=ROOT, timeout=60).stdout == """0\n["parent's"]\n"""
+
+
+def test_a_child_has_begun_anew_when_all_of_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its other threads wait until then: they would go on with threads of the parent, and at no rate."""
+    producer, parent, begun_in = producing(Queue()), os.getpid(), list[int]()
+    monkeypatch.setattr(producer, "_obey", lambda _: begun_in.append(producer._process_id))
+    monkeypatch.setattr(os, "getpid", lambda: parent + 1)
+    assert producer.flush()
+    assert begun_in == [parent]
+    assert producer._process_id == parent + 1
 
 
 def test_what_was_accepted_is_sent_at_the_end_of_a_child_of_multiprocessing(tmp_path: Path) -> None:

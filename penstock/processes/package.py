@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
+from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 
@@ -26,17 +27,20 @@ class Package:
 
     version: str
     files: frozenset[tuple[str, int, int]]
+    content: bytes = b""
 
 
 @cache
 def begun() -> Package:
     """As it was when this was asked first, which a daemon does when it begins."""
-    return Package(version("penstock"), files_below(_FOLDER))
+    files = files_below(_FOLDER)
+    return Package(version("penstock"), files, content_of(files))
 
 
 def trouble() -> str | None:
     """One sentence once they were replaced. It takes 2 ms."""
-    return None if files_below(_FOLDER) == begun().files else _REPLACED
+    began, files = begun(), files_below(_FOLDER)
+    return None if files == began.files or content_of(files) == began.content else _REPLACED
 
 
 def refuse_replaced() -> None:
@@ -46,12 +50,27 @@ def refuse_replaced() -> None:
 
 
 def files_below(folder: Path) -> frozenset[tuple[str, int, int]]:
-    """Each with its size and its date; not what Python compiles of them, whenever it first imports one."""
+    """Each with its size and its date; not what Python compiles of them, whenever it first imports one.
+
+    Nor what is hidden, as editors and NFS leave it.
+    """
     found = []
     for place, folders, names in os.walk(folder):
         folders[:] = (name for name in folders if name != "__pycache__")
         for name in names:
-            with contextlib.suppress(FileNotFoundError):  # just now
+            if name.startswith("."):
+                continue
+            with contextlib.suppress(OSError):  # gone just now, or out of reach
                 told = Path(place, name).stat()
                 found.append((f"{place}/{name}", told.st_size, told.st_mtime_ns))
     return frozenset(found)
+
+
+@lru_cache(maxsize=1)  # which is asked of the same files again and again
+def content_of(files: frozenset[tuple[str, int, int]]) -> bytes:
+    """A digest of all of them: who touches one, or installs the same again, has replaced nothing."""
+    digest = sha256()
+    for name, *_ in sorted(files):
+        with contextlib.suppress(OSError):
+            digest.update(f"{name}\0".encode() + sha256(Path(name).read_bytes()).digest())
+    return digest.digest()

@@ -20,6 +20,27 @@ def test_what_python_compiles_beside_the_files_changes_nothing(tmp_path: Path) -
     assert package.files_below(tmp_path) == before
 
 
+def test_what_is_no_file_of_it_changes_nothing(tmp_path: Path) -> None:
+    """An editor's lock, and what leads nowhere."""
+    before = package.files_below(tmp_path)
+    (tmp_path / ".module.py.swp").write_text("")
+    (tmp_path / "loop").symlink_to("loop")
+    assert package.files_below(tmp_path) == before
+
+
+def test_what_was_installed_again_was_not_replaced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The same files with other dates: nothing is kept from measuring until somebody restarts it."""
+    file = tmp_path / "module.py"
+    file.write_text("1")
+    monkeypatch.setattr(package, "_FOLDER", tmp_path)
+    began = package.begun.__wrapped__()
+    monkeypatch.setattr(package, "begun", lambda: began)
+    os.utime(file, (1, 1))
+    assert package.trouble() is None
+    file.write_text("2")
+    assert package.trouble() is not None
+
+
 @pytest.mark.parametrize("how", ["renamed", "removed", "written", "beside it"])
 def test_another_file_is_another_penstock(how: str, tmp_path: Path) -> None:
     """However an installer puts it there; one that keeps its size has another date."""

@@ -7,6 +7,7 @@ import sys
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
 _undo: dict[Callable[[], None], list[Callable[[], object]]] = {}
 
@@ -19,9 +20,12 @@ def at_the_end(do: Callable[[], None]) -> None:
     atexit.register(do)
     undo = _undo[do] = [lambda: atexit.unregister(do)]
     # A child that either of these forked ends without a look at `atexit`. Another thread may be about to import them.
-    finalize = getattr(sys.modules.get("multiprocessing.util"), "Finalize", None)
-    if finalize is not None:
-        undo.append(finalize(None, do, exitpriority=0).cancel)
+    util: Any = sys.modules.get("multiprocessing.util")
+    if hasattr(util, "Finalize"):
+        finalizer = util.Finalize(None, do, exitpriority=0)
+        undo.append(finalizer.cancel)
+        # One of a fork server imports the program, and forgets what was registered meanwhile.
+        util.register_after_fork(finalizer, lambda _: at_the_end(do))
     shutdown = getattr(sys.modules.get("celery.signals"), "worker_process_shutdown", None)
     if shutdown is not None:
         shutdown.connect(lambda **_: do(), weak=False, dispatch_uid=do)

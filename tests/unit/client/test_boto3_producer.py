@@ -384,6 +384,41 @@ if __name__ == "__main__":
     assert ran([sys.executable, "-c", program], cwd=ROOT, timeout=60).stdout == "0 3\n"
 
 
+def test_what_was_accepted_is_sent_at_the_end_of_a_child_of_a_fork_server(tmp_path: Path) -> None:
+    """It imports the program, which sends already, and forgets then what was registered for its end."""
+    program, kept = tmp_path / "program.py", tmp_path / "kept"
+    program.write_text(f"""
+import multiprocessing
+from pathlib import Path
+from tests.unit.client.test_boto3_producer import Queue, producing
+
+
+class Kept(Queue):
+    def send_message_batch(self, **words):
+        answer = super().send_message_batch(**words)
+        Path({str(kept)!r}).write_text(str(len(self.taken)))
+        return answer
+
+
+producer = producing(Kept())
+producer.send("at once").result(60)
+
+
+def work():
+    for _ in range(3):
+        producer.send("accepted")
+
+
+if __name__ == "__main__":
+    child = multiprocessing.get_context("forkserver").Process(target=work)
+    child.start()
+    child.join()
+    print(child.exitcode, Path({str(kept)!r}).read_text())
+""")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    assert ran([sys.executable, program], env=environment, timeout=60).stdout == "0 4\n"
+
+
 class Signal:
     """As much of Celery's as it takes to say that a process of its pool ends, which it then does by `os._exit`."""
 

@@ -123,9 +123,19 @@ def states(socket_path: str) -> Iterator[dict[str, Any]]:
         time.sleep(_RETURN_PAUSE_SECONDS)
 
 
+class _Answered(dict[str, Any]):
+    """What a daemon told. It may be older than this command, until somebody restarts it after an upgrade."""
+
+    def __missing__(self, name: str) -> Any:
+        raise TroubleError(
+            f"the daemon tells nothing of {name!r}, so it is of another version than this command: restart it "
+            "(systemctl restart penstock)"
+        )
+
+
 def _document(body: bytes, socket_path: str) -> dict[str, Any]:
     try:
-        received = json.loads(body)
+        received = json.loads(body, object_hook=_Answered)
     except ValueError:
         received = None
     if not isinstance(received, dict):

@@ -13,6 +13,7 @@ from penstock.api.leases import Appetite, LeaseBook
 from penstock.api.wire import Claim, encode, read_question
 from penstock.cli import status
 from penstock.cli.main import cli
+from penstock.client import connection
 from penstock.daemon.backlog_watch import Backlog
 from penstock.daemon.spending.forecast import scarcity
 from penstock.operations.table import OPERATIONS
@@ -165,3 +166,13 @@ def test_a_probe_that_waits_for_another_is_due_now(
     lines = CliRunner().invoke(cli, ["status"]).output.splitlines()
     (line,) = [line for line in lines if line.startswith("next probe due")]
     assert line.split()[-1] == said
+
+
+@pytest.mark.parametrize("command", ["status", "doctor"])
+def test_a_daemon_of_another_version_is_told_for_one(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It did not know of hosts yet, nor of troubles: that is a sentence and no traceback."""
+    body = json.dumps({"version": "0.0.1", "contexts": [], "leases": {}}).encode()
+    monkeypatch.setattr(connection, "ask", lambda *_a, **_k: connection.Answer(200, "", body))
+    result = CliRunner().invoke(cli, [command])
+    assert isinstance(result.exception, SystemExit)
+    assert "another version" in result.output + result.stderr

@@ -32,6 +32,7 @@ from penstock.vocabulary import (
     setting_values,
 )
 
+UNDARED = "are not advised before probes have tried more"
 _KEEP_WITHIN = 0.01  # of the best, beyond what is tolerated anyway: advice that stands is kept
 _UNMEASURED_OVER_DEFAULT = 4  # times the SDK's own threads, as long as nothing was measured in a place
 
@@ -291,7 +292,7 @@ def _undared_words(candidates: list[Any], near: list[Any], setting: Any) -> Iter
         objective.thread_counts(some).max(initial=0.0) for some in ([setting], near, candidates)
     )
     if dared <= advised < most:
-        yield f"More than {counted(round(advised), 'thread')} are not advised before probes have tried more."
+        yield f"More than {counted(round(advised), 'thread')} {UNDARED}."
 
 
 _SINCE_CHANGE_MIN = 3  # measurements

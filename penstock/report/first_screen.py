@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
+from penstock.optimizer.recommendation import UNDARED
 from penstock.optimizer.verdict import HELP, LIMITS
 from penstock.report.changes import change_sentence
 from penstock.report.episodes import episode_sentence
@@ -187,7 +188,7 @@ def _limits(advice: Advice) -> list[tuple[str, str]]:
     words, helping = LIMITS.get(name, "not known"), HELP.get(name)
     if name == "connections" and more is not None and more < HELPS_FROM:
         words, helping = f"{words}, and there is little work here for more of them", None
-    elif name == "connections" and advice.recommendation.basis is not Basis.MEASURED:
+    elif name == "connections" and UNDARED in advice.recommendation.explanation:
         helping = "more connections, which are advised once probes have tried as many, or a shorter way"
     if more is not None:
         brought = f"{percent(more)} more" if more >= 0.01 else f"no more{_why_not(advice)}"

@@ -305,8 +305,8 @@ def _ways(patient: Patient) -> Iterator[Finding]:
 def _proxies(subject: str, endpoint: str) -> Iterator[Finding]:
     """What stands between, as the SDK takes it from the environment."""
     url, proxies = urlsplit(endpoint), getproxies()
-    if url.scheme in proxies and not proxy_bypass(host_name := url.hostname or ""):
-        name = urlsplit("//" + proxies[url.scheme].rpartition("//")[2]).hostname  # without a password
+    if url.scheme in proxies and not proxy_bypass(host_name := url.netloc):
+        name = urlsplit("//" + re.split("//|@", proxies[url.scheme])[-1]).hostname  # without a password
         sentence = f"a proxy ({name}) is between here and {host_name}: it is what probes measure, and load"
         remedy = f"name {host_name} in NO_PROXY where applications use no proxy; else lower thread_count_max"
         yield Finding(subject, Health.POOR, sentence, remedy)

@@ -109,6 +109,18 @@ def test_a_proxy_on_the_way_is_named(
     assert all("(proxy.corp)" in sentence and "s3.eu-west-1.amazonaws.com" in sentence for sentence in told)
 
 
+def test_a_proxy_is_spared_by_a_port_too_and_known_by_its_own_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NO_PROXY may name a port, which the SDK heeds; a slash in a password ends no name."""
+    monkeypatch.setenv("HTTP_PROXY", "http://user:pass/word@proxy.corp:3128")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://store.corp:9000")
+    (told,) = (f.sentence for f in findings(tmp_path) if "proxy" in f.sentence)
+    assert "(proxy.corp) is between here and store.corp:9000" in told
+    monkeypatch.setenv("NO_PROXY", "store.corp:9000")
+    assert not [f for f in findings(tmp_path) if "proxy" in f.sentence]
+
+
 def test_what_is_probed_is_said_of_one_and_of_two(tmp_path: Path) -> None:
     """One is, and two are."""
     both = f"{PROBES}\n[probes.sqs_delivery]\nis_enabled = true\n"

@@ -52,7 +52,7 @@ def _about_place(place: PlaceFindings, report: Report) -> Iterator[Remark]:
 
 def _about_age(place: PlaceFindings, report: Report) -> Iterator[Remark]:
     if place.fit is None:
-        learning = " until a daemon begins with this database, and learns from them" * bool(
+        learning = " until a daemon begins with this database, probes here, and learns from them" * bool(
             place.observation_count
         )
         is_advised = any(a.recommendation.basis is not Basis.DEFAULT for a in place.advice)

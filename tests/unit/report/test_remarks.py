@@ -80,12 +80,16 @@ def test_advice_that_stands_is_not_called_the_default_for_want_of_a_fit() -> Non
 
 @pytest.mark.parametrize("is_measured", [True, False])
 def test_what_was_measured_by_hand_waits_for_a_daemon(*, is_measured: bool) -> None:
-    """After an experiment there are observations and no fit: what to do about it is said, and only then."""
+    """After an experiment there are observations and no fit: what to do about it is said, and only then.
+
+    One that does not probe there learns nothing of it.
+    """
     observations = {PLACE: some_observations() if is_measured else []}
     report = a_report(
         observations=observations, fits=[], recommendations=[], inconclusives=[an_inconclusive()]
     )
     assert ("until a daemon begins with this database" in reason(report, "no-fit")) is is_measured
+    assert ("probes here, and learns" in reason(report, "no-fit")) is is_measured
 
 
 def test_nothing_near_was_measured_is_said_only_where_that_is_so() -> None:

@@ -16,6 +16,7 @@ MiB = 1 << 20
 S3_UPLOAD: Final = "s3_upload"
 S3_DOWNLOAD: Final = "s3_download"
 SQS_DELIVERY: Final = "sqs_delivery"
+BATCH_MESSAGE_COUNT_MAX = 10  # of one request to SQS
 
 SDK_DEFAULTS: Mapping[str, Mapping[str, Mapping[str, float]]] = {
     S3_UPLOAD: {

@@ -12,12 +12,11 @@ import time
 
 from penstock.client.arguments import advised
 from penstock.client.complaint import complain
-from penstock.client.operations import SQS_DELIVERY
+from penstock.client.operations import BATCH_MESSAGE_COUNT_MAX, SQS_DELIVERY
 from penstock.client.queues.advised import QueueAdvice
 from penstock.client.queues.figures import Figures
 from penstock.client.queues.messages import Messages
 from penstock.client.reporting import Reporter, default_reporter
-from penstock.client.targets.advised import BATCH_MESSAGE_COUNT_MAX
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:

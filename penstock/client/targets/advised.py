@@ -11,7 +11,7 @@ from math import ceil, floor
 from sys import maxsize
 from typing import TYPE_CHECKING, NamedTuple, Union
 
-from penstock.client.operations import S3_DOWNLOAD, S3_UPLOAD, SQS_DELIVERY
+from penstock.client.operations import BATCH_MESSAGE_COUNT_MAX, S3_DOWNLOAD, S3_UPLOAD, SQS_DELIVERY
 from penstock.client.sizes import size_or_none
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ PART_SIZE_BYTES_MAX = 5 * GiB
 SINGLE_PUT_BYTES_MAX = 5 * GiB
 RANGE_SIZE_BYTES_MIN = 4 << 10
 """Of advice. Below it a number is damaged, and a request for each byte costs 400 dollars a gigabyte."""
-BATCH_MESSAGE_COUNT_MAX = 10
 WAIT_TIME_SECONDS_MAX = 20
 VISIBILITY_TIMEOUT_SECONDS_MAX = 12 * 3600
 _BUSY_ENOUGH = 0.9  # of the threads

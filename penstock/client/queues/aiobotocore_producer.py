@@ -100,7 +100,13 @@ class AsyncQueueProducer(Sending):
             self._obey(advice)
 
     def _start(self) -> None:
-        begin_missing(self._tasks, [(self._send_all, number) for number in range(self.sender_thread_count)])
+        works = [(self._send_all, number) for number in range(self.sender_thread_count)]
+        begin_missing(self._tasks, works, self._note_end)
+
+    def _note_end(self, task: asyncio.Task[None]) -> None:
+        """Who was cancelled and had not ended yet when more was accepted."""
+        if task.cancelled() and self._held_count and not self._is_closed:
+            self._start()
 
     async def _send_all(self, number: int) -> None:
         while number < self.sender_thread_count:

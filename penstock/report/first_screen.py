@@ -187,7 +187,7 @@ def _limits(advice: Advice) -> list[tuple[str, str]]:
     name, more = advice.recommendation.bottleneck, advice.doubled_gain_fraction
     words, helping = LIMITS.get(name, "not known"), HELP.get(name)
     if name == "connections" and more is not None and more < HELPS_FROM:
-        words, helping = f"{words}, and there is little work here for more of them", None
+        words, helping = f"{words}, and there is little work here for more connections", None
     elif name == "connections" and UNDARED in advice.recommendation.explanation:
         helping = "more connections, which are advised once probes have tried as many, or a shorter way"
     if more is not None:

@@ -437,7 +437,7 @@ def test_more_connections_are_advised_only_where_twice_as_many_bring_something(
     )
     facts = dict(screen.facts)
     assert ("What would help" in facts) is helps
-    assert ("little work here for more" in facts["What limits"]) is not helps
+    assert ("little work here for more connections" in facts["What limits"]) is not helps
 
 
 @pytest.mark.parametrize(("threads", "is_told"), [(8, True), (7, False)])

@@ -325,7 +325,8 @@ def _paid_though_refused(quest: Quest) -> list[Observation[Any]]:
         reached, before = (np.median(values[threads == n]) if n else np.inf for n in (count, fewer))
         return bool(reached > _PAYS * before)  # of nothing neither pays
 
-    return [o for o, count in zip(own, threads, strict=True) if not o.went_well and has_paid(count)]
+    paid = {float(count) for count in np.unique(threads) if has_paid(count)}
+    return [o for o, count in zip(own, threads, strict=True) if not o.went_well and float(count) in paid]
 
 
 def knowledge_gradient(belief: Belief, sigma: float) -> Array:

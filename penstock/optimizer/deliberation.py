@@ -48,6 +48,7 @@ class Case(Generic[SettingT]):
     avoided: tuple[SettingT, ...] = ()
     tariff: Tariff = FREE  # what a probe of `next_context` is charged
     is_first: bool = False  # of `next_context` since the daemon began, or since one failed
+    asks_again: bool = False  # what is measured is a client, which waits after a refusal; a probe does not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +95,7 @@ def deliberate(model: PerformanceModel[Any], case: Case[Any]) -> Conclusion[Any]
         avoided=case.avoided,
         tariff=case.tariff,
         is_first=case.is_first,
+        asks_again=case.asks_again,
     )
     plan = propose(quest)
     return replace(

@@ -97,6 +97,7 @@ class Quest:
     avoided: tuple[Any, ...] = ()  # settings that could not be measured lately
     tariff: Tariff = FREE
     is_first: bool = False  # of this context, since the daemon began or since one failed
+    asks_again: bool = False  # what is measured is a client, which waits after a refusal; a probe does not
 
     def costs(self, settings: Sequence[Any]) -> list[Cost]:  # settings of the operation's own type
         """The most that a probe of each may cost, what has to be there first included."""
@@ -287,7 +288,7 @@ def _most_telling(quest: Quest, field: _Field, reachable: NDArray[np.bool_]) -> 
 
 
 def _reachable(quest: Quest, field: _Field) -> NDArray[np.bool_]:
-    """No more than four times the connections that went well before, nor twice those that paid though refused."""
+    """No more than four times the connections that went well before; of clients, nor twice those that paid."""
     quiet = [o for o in quest.history if o.went_well]
     bound = evidence.STEP_RATIO_MAX * _most_connections(quest, quiet)
     bound = bound or evidence.STEP_RATIO_MAX * _connections(quest, quest.context, _gentle(quest)[:1])
@@ -314,9 +315,9 @@ def _connections(quest: Quest, context: Context, settings: list[Any]) -> float:
 def _paid_though_refused(quest: Quest) -> list[Observation[Any]]:
     """What was refused now and then, and yet reached that much more than half as many threads did.
 
-    A client that waits long after a refusal loses most with the fewest threads that meet one.
+    A client that waits long after a refusal loses most with the fewest threads that meet one. A probe waits for none.
     """
-    own = quest.own
+    own = quest.own if quest.asks_again else []
     threads = objective.thread_counts([o.setting for o in own])
     values = np.array([quest.model.measured_value(o) for o in own])
 

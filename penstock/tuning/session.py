@@ -225,6 +225,7 @@ def _case(
         cost_max=Cost(duration_seconds=shortest_seconds),  # a price, not a bound: a slow trial must tell more
         demand=demand,
         seed=task.seed + len(trials),  # also a failed trial moves chance on
+        asks_again=True,
     )
 
 

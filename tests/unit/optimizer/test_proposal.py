@@ -215,7 +215,9 @@ def test_what_is_refused_and_pays_all_the_same_dares_twice_as_much(
     ]
     counts = np.array([float(n) for n in model.beliefs])
     field: Any = type("Field", (), {"connections": counts, "incumbent": 0})
-    assert counts[_reachable(a_quest(model, history=history), field)].max() == reachable
+    of_client, of_probes = (a_quest(model, history=history, asks_again=asks) for asks in (True, False))
+    assert counts[_reachable(of_client, field)].max() == reachable
+    assert counts[_reachable(of_probes, field)].max() == 4
 
 
 def test_the_way_to_advice_that_is_out_of_reach_is_by_the_best_within_it() -> None:

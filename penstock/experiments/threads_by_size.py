@@ -116,9 +116,8 @@ def _grid_quantities(records: Records) -> Quantities:
         if small and large:  # that of most sizes
             name = world.removeprefix("colo-")
             values[f"{name}.small"], values[f"{name}.large"] = quantile(small, 0.5), quantile(large, 0.5)
-    wanted: dict[
-        str, tuple[str, int, float | None]
-    ] = {  # with the threads that the study had, where it says so
+    # With the threads that the study had, where it says so.
+    wanted: dict[str, tuple[str, int, float | None]] = {
         "m1.1KB": ("m1.xlarge", 1, None),
         "colo.1KB": ("colo-http", 1, None),
         "m1.32KB": ("m1.xlarge", 32, None),

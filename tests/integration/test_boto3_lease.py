@@ -109,11 +109,9 @@ def s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         client.close()
 
 
-def test_a_transfer_follows_its_share(s3: Any, tmp_path: Path) -> None:
-    """Eight threads of boto3 send two parts at a time, and six from the moment that the share is six."""
-    from boto3.s3.transfer import TransferConfig
-
-    share, most = AShare(2), []
+def followed(s3: Any) -> tuple[boto3_lease.Turns, list[int]]:
+    """A share of two, and of six once eight parts were sent; and how many were on their way with each of them."""
+    share, most = AShare(2), list[int]()
     turns = boto3_lease.follow(s3, share)
 
     def note(**_: object) -> None:
@@ -122,6 +120,14 @@ def test_a_transfer_follows_its_share(s3: Any, tmp_path: Path) -> None:
             share.become(6)
 
     s3.meta.events.register("before-send.s3.UploadPart", note)
+    return turns, most
+
+
+def test_a_transfer_follows_its_share(s3: Any, tmp_path: Path) -> None:
+    """Eight threads of boto3 send two parts at a time, and six from the moment that the share is six."""
+    from boto3.s3.transfer import TransferConfig
+
+    turns, most = followed(s3)
     (tmp_path / "object").write_bytes(bytes(120 * MiB))
     config = TransferConfig(max_concurrency=8, multipart_chunksize=5 * MiB, multipart_threshold=5 * MiB)
     s3.upload_file(str(tmp_path / "object"), "bucket", "key", Config=config)
@@ -133,15 +139,7 @@ def test_a_transfer_follows_its_share(s3: Any, tmp_path: Path) -> None:
 
 def test_a_stream_follows_its_share(s3: Any) -> None:
     """Its eight threads, too, send two parts at a time, and six from the moment that the share is six."""
-    share, most = AShare(2), list[int]()
-    turns = boto3_lease.follow(s3, share)
-
-    def note(**_: object) -> None:
-        most.append(turns.held_count)
-        if len(most) == 8:
-            share.become(6)
-
-    s3.meta.events.register("before-send.s3.UploadPart", note)
+    turns, most = followed(s3)
     setting = {"thread_count": 8, "part_size_bytes": 5 * MiB}
     with open_writer(s3, "bucket", "key", advice=an_advice(setting=setting)) as file:
         for _ in range(24):

@@ -68,6 +68,20 @@ class Queue:
         return answer
 
 
+class Kept(Queue):
+    """One that writes into a file how many it has taken, for whoever outlives its process."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._path = Path(path)
+
+    def send_message_batch(self, **words: Any) -> dict[str, Any]:
+        """As boto3's."""
+        answer = super().send_message_batch(**words)
+        self._path.write_text(str(len(self.taken)))
+        return answer
+
+
 def advice(threads: int = 4, batch: int = 10, rate: float = 0.0) -> Advice:
     found = a_queue_advice(batch=batch, derived={"batch_linger_seconds": 0.01})
     found.document["setting"].update(sender_thread_count=threads, send_rate_limit_messages_per_second=rate)
@@ -356,21 +370,14 @@ def test_what_was_accepted_is_sent_at_the_end_of_a_child_of_multiprocessing(tmp_
 import multiprocessing
 import warnings
 from pathlib import Path
-from tests.unit.client.test_boto3_producer import Queue, producing
+from tests.unit.client.test_boto3_producer import Kept, producing
 
 warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads
 
 
-class Kept(Queue):
-    def send_message_batch(self, **words):
-        answer = super().send_message_batch(**words)
-        Path({str(tmp_path / "kept")!r}).write_text(str(len(self.taken)))
-        return answer
-
-
 def work():
     global producer
-    producer = producing(Kept())
+    producer = producing(Kept({str(tmp_path / "kept")!r}))
     for _ in range(3):
         producer.send("accepted")
 
@@ -390,17 +397,10 @@ def test_what_was_accepted_is_sent_at_the_end_of_a_child_of_a_fork_server(tmp_pa
     program.write_text(f"""
 import multiprocessing
 from pathlib import Path
-from tests.unit.client.test_boto3_producer import Queue, producing
+from tests.unit.client.test_boto3_producer import Kept, producing
 
 
-class Kept(Queue):
-    def send_message_batch(self, **words):
-        answer = super().send_message_batch(**words)
-        Path({str(kept)!r}).write_text(str(len(self.taken)))
-        return answer
-
-
-producer = producing(Kept())
+producer = producing(Kept({str(kept)!r}))
 producer.send("at once").result(60)
 
 

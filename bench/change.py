@@ -8,6 +8,8 @@ threads beside the advice that stood, and when it comes, to stay, within 5 % of 
 is advised to whoever has seen twelve probes of the new place and nothing else: the best of a ladder is the luckiest of
 its measurements. What is raised before the change is a false alarm.
 
+Then it is again what it was, for twelve probes more: after how many is the advice within 5 % of the old best, to stay?
+
 Beside each upload stands an oracle: told at once that the place changed, it begins anew with what was known as a
 neighbour's.
 
@@ -67,6 +69,10 @@ class Place(Protocol):
         """From now on it is another one."""
         ...
 
+    def change_back(self) -> None:
+        """It is what it was."""
+        ...
+
     def told(self) -> list[float]:
         """What advice reaches of the new best, by probes, that knows of the change at once; empty without an oracle."""
         ...
@@ -105,6 +111,10 @@ class Store:
         field = self._world.limits[self.limit](self.factor)
         self._session.surface = replace(self._world.surface, field=field)
 
+    def change_back(self) -> None:
+        """As at first."""
+        self._session.surface = self._world.surface
+
     def told(self) -> list[float]:
         """It begins anew with a neighbour."""
         surface = self._session.surface
@@ -130,6 +140,7 @@ class Queue:
     def __init__(self, seed: int, index: int) -> None:
         self._seed, self._number = 1000 * seed + index, 0
         self._world, self._tuner = choosing_world(self._seed), Penstock(self._seed, keeps_advice=True)
+        self._before = self._world
         self.limit, self._actions, self.factor = _SLOWER[index % len(_SLOWER)]
         self._goodputs, self._best = self._measured(self._world), 0.0
 
@@ -156,8 +167,11 @@ class Queue:
                 message_seconds=self.factor * action.message_seconds,
             )
             queue = replace(queue, **{name: slower})  # type: ignore[arg-type]
-        self._world = replace(self._world, queue=queue)
-        self._goodputs, self._best = self._measured(self._world), self._settled()
+        self._become(replace(self._world, queue=queue))
+
+    def change_back(self) -> None:
+        """As at first."""
+        self._become(self._before)
 
     def told(self) -> list[float]:
         """Good is what a newcomer comes to, so there is none beside it."""
@@ -169,6 +183,10 @@ class Queue:
         needed = min(count for count, found in self._goodputs.items() if found >= 0.95 * best)
         reached = _QUEUE.measured_value(observe(self._world, setting, seed=77))
         return log2(setting.sender_thread_count / needed), reached / self._best
+
+    def _become(self, world: World) -> None:
+        self._world = world
+        self._goodputs, self._best = self._measured(world), self._settled()
 
     def _settled(self) -> float:
         """What the advice comes to that knows nothing but this place."""
@@ -199,6 +217,8 @@ class Met:
     wrong_way_octaves: float = 0.0
     shares: list[float] = field(default_factory=list)  # of the new best, by probes since
     told_shares: list[float] = field(default_factory=list)
+    # Of the old best, by probes since it is the old place again.
+    back_shares: list[float] = field(default_factory=list)
 
     @property
     def is_felt(self) -> bool:
@@ -209,6 +229,11 @@ class Met:
     def recovered_after(self) -> float:
         """Probes until the advice stays good."""
         return _recovered_after(self.shares)
+
+    @property
+    def back_after(self) -> float:
+        """Probes until the advice stays good for the place as it was."""
+        return _recovered_after(self.back_shares)
 
     @property
     def told_recovered_after(self) -> float:
@@ -246,6 +271,11 @@ def meet(job: tuple[str, int, int]) -> Met:
         met.shares.append(share)
         met.wrong_way_octaves = max(met.wrong_way_octaves, abs(octaves) - max(abs(stood), 0.5))
     met.told_shares = place.told() if met.is_felt else []
+    place.change_back()
+    met.back_shares.append(place.advised()[1])
+    for _ in range(AFTER):
+        place.probe()
+        met.back_shares.append(place.advised()[1])
     return met
 
 
@@ -268,6 +298,7 @@ def _verdict(what: str, found: Sequence[Met]) -> dict[str, float]:
     felt = [met for met in chosen if met.is_felt]
     shown = [met for met in felt if met.shown_after < inf]
     probes = BEFORE * len(chosen)
+    lost = [met for met in chosen if met.back_shares[0] < 1.0 - GOOD]
     figures = {
         "probes_before": probes,
         "false_alarms": sum(met.false_alarms for met in chosen),
@@ -286,6 +317,11 @@ def _verdict(what: str, found: Sequence[Met]) -> dict[str, float]:
         "recovered_after_p50": statistics.median(met.recovered_after for met in felt),
         "recovered_fraction": statistics.mean(met.recovered_after < inf for met in felt),
         "wrong_way_over_an_octave": statistics.mean(met.wrong_way_octaves > 1.0 for met in felt),
+        "felt_back": len(lost),
+        "back_after_p50": statistics.median(met.back_after for met in lost),
+        "back_within_four": statistics.mean(met.back_after <= 4 for met in lost),
+        "back_fraction": statistics.mean(met.back_after < inf for met in lost),
+        **{f"back_share_{n}": statistics.mean(met.back_shares[n] for met in lost) for n in (2, 3, 4, 6, 12)},
     }
     if told := [met.told_recovered_after for met in felt if met.told_shares]:
         figures["oracle_recovered_after_p50"] = statistics.median(told)
@@ -296,7 +332,8 @@ def _verdict(what: str, found: Sequence[Met]) -> dict[str, float]:
             f" alarm {met.alarm_after}, good {met.recovered_after}, false alarms {met.false_alarms},"
             f" suspicions {met.false_suspicions};"
             f" shares {' '.join(f'{share:.2f}' for share in met.shares)};"
-            f" oracle good {met.told_recovered_after}"
+            f" oracle good {met.told_recovered_after};"
+            f" back after {met.back_after}: {' '.join(f'{share:.2f}' for share in met.back_shares)}"
         )
     print(f"\n{what}: {len(chosen)} places, {len(felt)} in which the advice that stood was no longer good")
     print("\n".join(f"  {name:38s}{value:8.3g}" for name, value in figures.items()))

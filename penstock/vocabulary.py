@@ -484,3 +484,4 @@ class Change(Generic[SettingT]):
     known_until: datetime
     parameters: Mapping[str, Moved]
     advice: tuple[AdviceMoved[SettingT], ...]
+    as_until: datetime | None = None  # it is again what it was until then; None where it is a new one

@@ -23,7 +23,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from penstock.models.model import PerformanceModel
+from penstock.models.model import Fit, PerformanceModel
 from penstock.units import KiB, format_bytes
 from penstock.vocabulary import Observation, Origin, Place, SettingT, knobs, setting_values
 
@@ -113,15 +113,15 @@ def read(document: bytes, model: PerformanceModel[SettingT], place: Place, now: 
 
 
 def measured_here(
-    host: str, observations: Iterable[Observation[Any]], *, since: datetime | None, now: datetime
+    host: str, observations: Iterable[Observation[Any]], *, fit: Fit | None, now: datetime
 ) -> list[Evidence[Any]]:
-    """What this host may tell others: its own probes since the place last changed, that are not too old."""
+    """What this host may tell others: its own probes of the place as it is now, that are not too old."""
     return [
         Evidence(host=host, observation=observation)
         for observation in observations
         if observation.origin is Origin.PROBE
         and -AHEAD_MAX <= now - observation.started_at <= AGE_MAX
-        and (since is None or observation.started_at >= since)
+        and (fit is None or fit.is_about(observation.started_at))
     ]
 
 

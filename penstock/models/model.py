@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,6 +75,10 @@ SURPRISE_MIN = 2.3  # standard deviations: by normal noise one measurement in 50
 SURPRISE_AFTER = 8  # observations: before, a place is being learned, and much is a surprise
 
 
+# From, None since anything is known, to before.
+Periods: TypeAlias = tuple[tuple[datetime | None, datetime], ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
     """What a model learned about one place: plain data that survives JSON, so that a restart advises at once.
@@ -94,6 +98,8 @@ class Fit:
     drift_count: int = 0  # how often the place changed and the fit started again
     # When the first measurement after the newest of these changes was made.
     changed_at: datetime | None = None
+    # When it was, before it was another place, what it is now again.
+    earlier: Periods = ()
     suspicion: Suspicion = Suspicion()  # that it has changed since
     state: Mapping[str, Any] = field(default_factory=dict)
     # What was measured at which setting, or reported where nothing was: advice stays near it.
@@ -104,6 +110,17 @@ class Fit:
     # What is known without these reports: advice stays near what follows from it.
     unreported: Fit | None = None
     alone: Fit | None = None
+
+    def is_about(self, at: datetime) -> bool:
+        """Whether the place was then what it is now."""
+        return is_as_now(at, self.changed_at, self.earlier)
+
+
+def is_as_now(at: datetime, changed_at: datetime | None, earlier: Periods) -> bool:
+    """Whether a place that last changed at that time, and was the same earlier, was so at another."""
+    if changed_at is None or at >= changed_at:
+        return True
+    return any((since is None or since <= at) and at < until for since, until in earlier)
 
 
 def speaks_of_setting(model: PerformanceModel[Any], observation: Observation[Any]) -> bool:

@@ -53,6 +53,7 @@ def described(
             for made in advising
             if made.context in advised
         ),
+        as_until=after.earlier[-1][1] if after.earlier else None,
     )
 
 

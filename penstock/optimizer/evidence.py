@@ -23,8 +23,8 @@ def is_about(cell: Cell, context: Context) -> bool:
 
 
 def is_current(cell: Cell, fit: Fit) -> bool:
-    """Whether it was measured since the place last changed."""
-    return fit.changed_at is None or cell.newest_at >= fit.changed_at
+    """Whether it was measured since the place is what it is now."""
+    return fit.is_about(cell.newest_at)
 
 
 def is_same_size(one: Context, other: Context) -> bool:
@@ -48,9 +48,10 @@ def attach(
 
     `told` is what other hosts of the same place measured.
     """
+    now = [o for o in observations if fit.is_about(o.started_at)] if fit.earlier else observations
     return replace(
         fit,
-        cells=_cells(model, observations),
+        cells=_cells(model, now),
         corroborated_cells=_cells(model, corroborated),
         told_thread_count=float(
             thread_counts(model, [c for c in told if not c.had_trouble]).max(initial=0.0)

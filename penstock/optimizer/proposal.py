@@ -246,7 +246,7 @@ def _should_verify(quest: Quest, incumbent: Any) -> bool:
 
 
 def _rival(quest: Quest) -> Any:  # a setting, or None
-    """What was measured just now, where it surprised by surpassing all that is expected.
+    """What was measured just now, where it surprised by surpassing all that is expected; first what did best before.
 
     Measured again it tells whether a ceiling was lifted: below one the advice goes as it always did.
     """
@@ -257,9 +257,19 @@ def _rival(quest: Quest) -> Any:  # a setting, or None
         return None
     settings, appraisal = quest.choice
     rival, best = latest[-1].setting, float(appraisal.value.max())
-    is_better = quest.model.measured_value(latest[-1]) > _SURPASSES * best
-    is_new = sum(o.setting == rival for o in latest) < _SUSPECT_REPEATS
-    return rival if is_better and is_new and rival in settings else None
+    if quest.model.measured_value(latest[-1]) <= _SURPASSES * best:
+        return None
+    for setting in [*_best_before(quest, best), rival]:
+        if setting in settings and sum(o.setting == setting for o in latest) < _SUSPECT_REPEATS:
+            return setting
+    return None
+
+
+def _best_before(quest: Quest, best: float) -> list[Any]:
+    """What did clearly better while the place was another one than anything does now: it may be that again."""
+    before = [c for c in quest.fit.cells if not evidence.is_current(c, quest.fit) and not c.had_trouble]
+    about = [c for c in before if evidence.is_about(c, quest.context) and c.value_median > _SURPASSES * best]
+    return [quest.model.setting_type(**max(about, key=lambda c: c.value_median).setting)] if about else []
 
 
 _REFUSAL_PRICE = 20.0  # of a probe, per share that is refused: applications suffer with it

@@ -301,8 +301,8 @@ _TELLING_RATIO = 1.4  # of threads: what differs by so much tells a slower conne
 
 
 def _since_change(fit: Fit, context: Context) -> list[Cell] | None:
-    """What was measured since the place changed; None where it did not, or where nothing was measured."""
-    if fit.changed_at is None or fit.is_from_reports:
+    """What was measured since the place became a new one; None where it did not, or where nothing was measured."""
+    if fit.changed_at is None or fit.earlier or fit.is_from_reports:
         return None
     return [c for c in fit.cells if evidence.is_current(c, fit) and evidence.is_about(c, context)]
 

@@ -35,6 +35,7 @@ class ChangeFinding:
     advised_before: Any  # of the operation's own type
     advised_after: Any
     payload_size_bytes: int | None
+    as_until: datetime | None  # it is again what it was until then
 
     @property
     def is_certain(self) -> bool:
@@ -93,7 +94,14 @@ def change_sentence(finding: ChangeFinding, metric: str) -> str:
     else:
         said = f"The place changed, {label(metric)} by {signed_span(finding.fraction)}"
     moved = f"; {', '.join(finding.moved)}" if finding.moved else ""
-    return f"{said} on {date_words(finding.changed_at).replace(' ', ' at ')} UTC{moved}."
+    again = (
+        f"; the place is again as it was until {_moment_words(finding.as_until)}" if finding.as_until else ""
+    )
+    return f"{said} on {_moment_words(finding.changed_at)} UTC{moved}{again}."
+
+
+def _moment_words(moment: datetime) -> str:
+    return date_words(moment).replace(" ", " at ")
 
 
 def _finding(
@@ -116,6 +124,7 @@ def _finding(
         advised_before=moved.before if moved else None,
         advised_after=moved.after if moved else None,
         payload_size_bytes=moved.payload_size_bytes if moved else None,
+        as_until=change.as_until,
     )
 
 

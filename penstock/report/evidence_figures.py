@@ -47,7 +47,7 @@ def course_figure(place: PlaceFindings) -> Figure | None:
     ratios = dense.y if dense else [_ratio(one) for one in place.course]
     x = chart.time_axis("date, UTC", moments)
     y = chart.log_axis("measured over expected now", [*ratios, 1.0], show=times_words)
-    has_aside = not dense and any(one.at < place.changed_at for one in place.course)
+    has_aside = not dense and not all(place.is_about_now(one.at) for one in place.course)
     layers: list[chart.Layer] = [
         chart.Band(
             x=[e.begins_at.timestamp(), max(e.ends_at.timestamp(), e.begins_at.timestamp() + _HOUR_SECONDS)],
@@ -106,7 +106,7 @@ def _dots(place: PlaceFindings) -> list[chart.Layer]:
         chart.Point(
             x=one.at.timestamp(),
             y=_ratio(one),
-            css="c0 aside" if one.at < place.changed_at else "c0",
+            css="c0" if place.is_about_now(one.at) else "c0 aside",
             title=f"{date_words(one.at)}: {times_words(math.exp(one.log_ratio))} what is expected now, {one.setting}",
         )
         for one in place.course

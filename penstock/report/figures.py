@@ -137,7 +137,7 @@ def _curve_points(
     """Those that belong on the curve last, so that they lie on top; what was before a change does not."""
 
     def belongs(m: Measured) -> bool:
-        return is_on_curve(curve, m, advised) and m.started_at >= place.changed_at
+        return is_on_curve(curve, m, advised) and place.is_about_now(m.started_at)
 
     return [
         _point(
@@ -225,12 +225,12 @@ def _record_figure(place: PlaceFindings, judged: Sequence[Measured]) -> Figure:
             colours,
             x=fitted.expected,
             words=f"{quantity(metric, m.value)}, predicted {interval(metric, fitted)} for {setting_words(m.setting)}",
-            is_aside=m.started_at < place.changed_at,
+            is_aside=not place.is_about_now(m.started_at),
         )
         for m, fitted in pairs
     ]
     fitted, promised = place.fitted_coverage, place.promised_coverage
-    has_aside = any(m.started_at < place.changed_at for m in judged)
+    has_aside = not all(place.is_about_now(m.started_at) for m in judged)
     since = " since the place changed" if has_aside else ""
     learned_count = place.fit.observation_count if place.fit else 0
     learned = "them" if learned_count >= fitted.count else f"the newest {number(learned_count)}"

@@ -233,6 +233,10 @@ class PlaceFindings:
         """See `last_change`; the beginning of time where it never changed."""
         return last_change(self.fit, self.changes)
 
+    def is_about_now(self, at: datetime) -> bool:
+        """Whether the place was then what it is now: since the last change, or before it was another one for a time."""
+        return is_about_now(self.fit, self.changes, at)
+
     @property
     def news(self) -> list[ChangeFinding]:
         """Changes that are certain, oldest first; none where a rhythm explains them."""
@@ -277,6 +281,11 @@ def last_change(fit: Fit | None, changes: Iterable[ChangeFinding]) -> datetime:
     by_fit = [fit.changed_at] if fit is not None and fit.changed_at is not None else []
     certain = (change.changed_at for change in changes if change.is_certain)
     return max([*by_fit, *certain], default=datetime.min.replace(tzinfo=UTC))
+
+
+def is_about_now(fit: Fit | None, changes: Iterable[ChangeFinding], at: datetime) -> bool:
+    """Whether the place was then what it is now: since the last change, or before it was another one for a time."""
+    return at >= last_change(fit, changes) or (fit is not None and bool(fit.earlier) and fit.is_about(at))
 
 
 def is_on_curve(curve: Curve, measured: Measured, advised: Any) -> bool:

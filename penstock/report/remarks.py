@@ -148,7 +148,8 @@ def _about_fit(place: PlaceFindings) -> Iterator[Remark]:
             code="place-changed",
             title="This place changed while it was watched",
             reason=f"{_times(place.fit.drift_count).capitalize()} within the observations that the fit rests on; "
-            "it started again each time, so older measurements may lie off the curves.",
+            "it started again each time, with what was measured while the place was as it is now: other measurements "
+            "may lie off the curves.",
         )
     judged = place.promised_coverage
     if judged.count >= JUDGED_COUNT_MIN and judged.fraction < COVERAGE_FRACTION:

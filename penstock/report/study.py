@@ -35,6 +35,7 @@ from penstock.report.findings import (
     Report,
     SettingRecord,
     Surface,
+    is_about_now,
     last_change,
 )
 from penstock.report.judgement import Hearsay, Regret, hearsay, regrets
@@ -204,7 +205,9 @@ class _Studied:
             records=self._records,
             histories=self._histories,
             fitted_coverage=_coverage(
-                (m.value, m.fitted) for m in probed if m.started_at >= self._changed_at
+                (m.value, m.fitted)
+                for m in probed
+                if is_about_now(self._expectations.fit, self._changes, m.started_at)
             ),
             promised_coverage=_coverage((m.value, m.promised) for m in measured),
             inconclusives=tuple(i for i in material.inconclusives if i.context.place == place),

@@ -122,7 +122,7 @@ async def test_hosts_tell_each_other(url: str) -> None:
             async def own(_place: Place) -> Sequence[Evidence[Any]]:
                 now = clock.now()
                 found = [an_observation(started_at=now - timedelta(minutes=1))]
-                return prior.measured_here(host.host, found, since=None, now=now)
+                return prior.measured_here(host.host, found, fit=None, now=now)
 
             await host.visit(own)
             assert host.document()["trouble"] is None, host.sentence

@@ -45,7 +45,7 @@ class Host:
         await asyncio.gather(self._visit(), self._measure())
 
     async def own(self, _place: Place) -> Sequence[Evidence[Any]]:
-        return prior.measured_here(self.fleet.host, self.measured[-100:], since=None, now=self.clock.now())
+        return prior.measured_here(self.fleet.host, self.measured[-100:], fit=None, now=self.clock.now())
 
     async def _visit(self) -> None:
         while True:

@@ -1,19 +1,23 @@
 """Days of the whole daemon in virtual time: what holds however the weather is."""
 
 import dataclasses
+from contextlib import closing
 from datetime import timedelta
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from penstock.daemon.assembly import App
 from penstock.daemon.config import AdviceSection, BudgetSection
+from penstock.daemon.memory.store import Store
 from penstock.lab import worlds
 from penstock.operations.s3.download import DOWNLOAD
 from penstock.operations.sections.downloads import DownloadSection
 from penstock.operations.sections.objects import ObjectSection
 from penstock.units import GiB, MiB
 from penstock.vocabulary import Demand, Inconclusive, Observation
+from tests.factories import SETTING_TYPES
 from tests.inline_thinker import DiceThinker
 from tests.scenario import BUCKET, START_AT, At, Neighbour, Scenario, Week, play
 
@@ -62,6 +66,23 @@ def test_a_slower_host_is_noticed() -> None:
     assert days.fraction_of_best(SIZE, at_days=1.5) > 0.9
     expected_before = before.prediction["throughput_bytes_per_second"].expected
     assert after.prediction["throughput_bytes_per_second"].expected < 0.6 * expected_before
+
+
+@pytest.mark.days
+def test_a_host_that_is_as_fast_again_is_known_at_once(tmp_path: Path) -> None:
+    """For half a day it lost most of its rate: what was learned before counts again, and the change says so."""
+    slower = dataclasses.replace(worlds.NEAR.link, host_rate_bytes_per_second=60e6)
+    changes = (At(days=0.5, link=slower), At(days=1.0, link=worlds.NEAR.link))
+    days = play(Scenario(link=worlds.NEAR.link, days=1.25, seed=5, changes=changes), keep=tmp_path)
+    with closing(Store.open_read_only(tmp_path / "penstock.db", SETTING_TYPES)) as store:
+        newest, *_ = store.changes(count_max=10)
+        fit = store.fits()[0]
+    assert newest.as_until is not None
+    assert timedelta(days=0.4) < newest.as_until - START_AT < timedelta(days=0.6)
+    assert timedelta(days=1.0) <= newest.changed_at - START_AT < timedelta(days=1.1)
+    assert fit.is_about(START_AT + timedelta(days=0.3))
+    assert not fit.is_about(START_AT + timedelta(days=0.8))
+    assert days.fraction_of_best(SIZE, at_days=1.25) > 0.95
 
 
 def test_a_clock_that_was_ahead_of_its_time_costs_no_knowledge() -> None:

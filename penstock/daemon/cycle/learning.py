@@ -34,6 +34,7 @@ REPORT_COUNT_MAX, REPORT_COUNT_MAX_PER_USER = 256, 64  # newest of a place: more
 _SPARED_OWN_COUNT = KNOWN_COUNT // 2
 # Of a change: from then on what is found anew says nothing more of what it was.
 SETTLED_AFTER = timedelta(days=2)
+_MOMENT = "%Y-%m-%d %H:%M UTC"
 
 
 @dataclass(eq=False)
@@ -89,8 +90,7 @@ class Learner:
     async def evidence_for_others(self, host: str, place: Place) -> Sequence[Evidence[Any]]:
         """What this one may tell the other hosts of its fleet."""
         fit, own = self.board.fit(place), await self._own(place)
-        since = fit.changed_at if fit else None
-        return prior.measured_here(host, own, since=since, now=self.clock.now())
+        return prior.measured_here(host, own, fit=fit, now=self.clock.now())
 
     async def _own(self, place: Place) -> list[Observation[Any]]:
         """What was measured here; where others measure now, so little of it that they are heard.
@@ -194,5 +194,6 @@ def note_change(
     )
     store.put_change(change)
     if known is None and advising:
-        log.info("%s: the place changed at %s", describe(contexts[0]), f"{fit.changed_at:%Y-%m-%d %H:%M} UTC")
+        again = f"; it is again as it was until {change.as_until:{_MOMENT}}" if change.as_until else ""
+        log.info("%s: the place changed at %s%s", describe(contexts[0]), f"{fit.changed_at:{_MOMENT}}", again)
     return change

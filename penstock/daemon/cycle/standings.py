@@ -129,7 +129,10 @@ class Standings:
             self._change(context, reports_at=tuple(reports_at))
 
     def note_measured(self, context: Context, fit: Fit) -> None:
-        """After a change of the place, every context of it is learned anew, as long as the change is believed."""
+        """After a change of the place, every context of it is learned anew, as long as the change is believed.
+
+        Where it is again what it was, nothing is.
+        """
         known = self._changes_known_until
         is_new = is_newly_changed(fit, known.get(fit.place))
         has_changed = is_new and fit.place in known  # not what was known before the daemon started
@@ -138,9 +141,9 @@ class Standings:
         is_steady = not has_changed and fit.residual_fraction_p50 < STEADY_RESIDUAL_FRACTION
         for other in self._contexts_of(fit.place):
             count = self._standings[other].observation_count
-            if has_changed:
+            if has_changed and not fit.earlier:
                 self._before_change[other], count = self._before_change.get(other, 0) + count, 0
-            elif fit.changed_at is None:
+            elif fit.changed_at is None or fit.earlier:
                 count += self._before_change.pop(other, 0)
             self._change(
                 other,

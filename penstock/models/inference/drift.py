@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -97,6 +98,33 @@ def watch(values: Array, deviations: Array) -> Watched:
     quantity = max(range(len(rows)), key=lambda row: abs(rows[row][0][-1]))
     surprises, _, away = rows[quantity]
     return Watched(tuple(begins), level, surprises[-1], quantity, away)
+
+
+_MOVED = 1.0  # of a logarithm: how far a change moves a quantity, where it moves it
+_AGAIN_FAVOUR = 1.0  # of the logarithm of the odds
+
+
+def alike(values: Array, deviations: Array, begins: Sequence[int]) -> list[bool]:
+    """Of each spell that these changes ended, whether the place was then what it is since the last of them.
+
+    Compared is quantity by quantity: alike, or moved as likely as not. What it left just now is another.
+    """
+    spells = [slice(*pair) for pair in pairwise([0, *begins, values.shape[1]])]
+    means, variances = np.array([_mean(values[:, s], deviations[:, s]) for s in spells]).swapaxes(0, 1)
+    apart, variance = (means - means[-1]) ** 2, variances + variances[-1] + 2 * _WEATHER**2
+    moved = variance + _MOVED**2
+    stood_over_moved = np.sqrt(moved / variance) * np.exp(-apart / 2 * (1 / variance - 1 / moved))
+    favour = np.log(2 * stood_over_moved / (1 + stood_over_moved)).sum(axis=1)
+    return [bool(much > _AGAIN_FAVOUR) for much in favour[:-2]] + [False]
+
+
+def _mean(values: Array, deviations: Array) -> tuple[Array, Array]:
+    """Of each quantity, and its variance; that of what was not seen is so great that it says nothing."""
+    precision = (1.0 / deviations**2).sum(axis=1) + _PRECISION_MIN
+    return (values / deviations**2).sum(axis=1) / precision, 1.0 / precision
+
+
+_PRECISION_MIN = 1e-6
 
 
 def _follow(surprises: Sequence[float], shared: Sequence[float]) -> tuple[tuple[int, int] | None, float]:

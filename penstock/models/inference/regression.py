@@ -62,6 +62,11 @@ class Peak:
     weights: Array
     covariance: Array
 
+    @property
+    def belief(self) -> Gaussian:
+        """About the parameters, as if the posterior had the shape of its peak."""
+        return Gaussian(mean=self.theta, covariance=self.covariance)
+
 
 def maximise(problem: Problem, starts: Array) -> Peak:
     """The best peak that is found from the starts (starts, parameters)."""

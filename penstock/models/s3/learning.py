@@ -7,14 +7,12 @@ prior of what came after. Where no law at all explains the measurements better, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from math import exp
 
 import numpy as np
 
 from penstock.models.inference import shapeless
 from penstock.models.inference.misfit import Unexplained
-from penstock.models.inference.posterior import Gaussian
 from penstock.models.inference.regression import (
     Peak,
     Problem,
@@ -25,12 +23,12 @@ from penstock.models.inference.regression import (
     unexplained,
 )
 from penstock.models.model import Array, Fit, Suspicion
-from penstock.models.s3.change import find_change
 from penstock.models.s3.evidence import Evidence
 from penstock.models.s3.explanations import OFF_MODEL_EVIDENCE, favour_of_law, starts
 from penstock.models.s3.lateness import Lateness
 from penstock.models.s3.posterior import Posterior
-from penstock.models.s3.priors import choose_prior, loosen
+from penstock.models.s3.priors import choose_prior
+from penstock.models.s3.stays import Known, follow
 from penstock.vocabulary import Place
 
 _DRAW_COUNT = 48
@@ -42,21 +40,19 @@ class Learned:
     """What was learned of a place since it last changed."""
 
     draws: Array
-    evidence: Evidence
     peak: Peak
     unexplained: tuple[Unexplained, ...]
     residual_fraction_p50: float
     weights: Array
     shapes: Array | None
-    drift_count: int
-    changed_at: datetime | None
+    known: Known
     suspicion: Suspicion
 
     def posterior(self, credit_bytes: float | None, lateness: Lateness) -> Posterior:
         return Posterior(
             draws=self.draws,
             unexplained=self.unexplained,
-            evidence=self.evidence,
+            evidence=self.known.stay.evidence,
             weights=self.weights,
             shapes=self.shapes,
             credit_bytes=credit_bytes,
@@ -66,29 +62,23 @@ class Learned:
 
 def learn(place: Place, evidence: Evidence, neighbour: Fit | None, seed: int) -> Learned:
     """The posterior since the last change, and how far to believe it."""
-    prior = choose_prior(place, evidence, neighbour)
-    drift_count, changed_at = 0, None
-    while (changed := find_change(evidence, prior)).observation is not None:
-        before, evidence = evidence.split(changed.observation)
-        prior = loosen(_posterior_gaussian(before, prior))
-        drift_count, changed_at = drift_count + 1, evidence.begins_at
+    known = follow(evidence, choose_prior(place, evidence, neighbour))
+    evidence, prior = known.stay.evidence, known.stay.prior
     problem = evidence.problem(prior)
     peak = maximise(problem, starts(evidence, prior))
     problem, peak, chances = explain(problem, peak)
     beside = unexplained(problem, peak, chances, count=_UNEXPLAINED_COUNT, seed=seed)
-    weights, shapes, suspicion = peak.weights, None, changed.suspicion
+    weights, shapes, suspicion = peak.weights, None, known.suspicion
     if _is_explained_without_law(evidence, problem, peak):
         weights, shapes, suspicion = _without_law(evidence, peak.weights, seed)
     return Learned(
         draws=sample(problem, peak, beside, count=_DRAW_COUNT, seed=seed),
-        evidence=evidence,
         peak=peak,
         unexplained=beside,
         residual_fraction_p50=_residual_fraction(problem, peak),
         weights=weights,
         shapes=shapes,
-        drift_count=drift_count,
-        changed_at=changed_at,
+        known=known,
         suspicion=suspicion,
     )
 
@@ -110,11 +100,6 @@ def _without_law(evidence: Evidence, weights: Array, seed: int) -> tuple[Array, 
     shapes = shapeless.learn(sightings, count=_DRAW_COUNT, seed=seed)
     away, deviation = shapeless.newest_beside_the_others(sightings, shapes)
     return weights, shapes, Suspicion(surprise=away / deviation, value_ratio=exp(away))
-
-
-def _posterior_gaussian(evidence: Evidence, prior: Gaussian) -> Gaussian:
-    peak = maximise(evidence.problem(prior), starts(evidence, prior))
-    return Gaussian(mean=peak.theta, covariance=peak.covariance)
 
 
 def _residual_fraction(problem: Problem, peak: Peak) -> float:

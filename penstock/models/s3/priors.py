@@ -121,3 +121,8 @@ def loosen(belief: Gaussian) -> Gaussian:
     extra[[LATENCY, OBJECT_SECONDS, OBJECT_SECONDS_PER_PART, WAVE_MIXING, TAIL_SHARE]] = 0.4
     extra[[HOST_RATE, CONNECTION_RATE]] = 0.9
     return Gaussian(mean=belief.mean, covariance=2.0 * belief.covariance + np.diag(extra**2))
+
+
+def revisited(belief: Gaussian) -> Gaussian:
+    """Of a place that is again what it was: nothing has moved by much."""
+    return Gaussian(mean=belief.mean, covariance=1.5 * belief.covariance + 0.05**2 * np.eye(len(PARAMETERS)))

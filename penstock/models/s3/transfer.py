@@ -348,19 +348,21 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         ordered = sorted(observations, key=lambda o: o.started_at)[-_OBSERVATION_COUNT_MAX:]
         learned = learn(place, evidence_of(place, ordered), prior, seed)
         posterior = learned.posterior(_credits(place, ordered), lateness(self.direction, ordered))
-        changed_at = learned.changed_at
-        return Fit(
+        stay = learned.known.stay
+        fit = Fit(
             place=place,
             parameters=_parameters(learned.draws, self.direction),
-            observation_count=sum(changed_at is None or o.started_at >= changed_at for o in ordered),
+            observation_count=0,
             newest_observation_at=max((o.started_at for o in ordered), default=None),
             residual_fraction_p50=learned.residual_fraction_p50,
             is_off_model=learned.shapes is not None,
-            drift_count=learned.drift_count,
-            changed_at=changed_at,
+            drift_count=learned.known.change_count,
+            changed_at=stay.changed_at,
+            earlier=stay.earlier,
             suspicion=learned.suspicion,
             state=posterior.to_state() | self.learned_besides(ordered),
         )
+        return replace(fit, observation_count=sum(fit.is_about(o.started_at) for o in ordered))
 
     def candidates(self, fit: Fit, context: Context, demand: Demand) -> Sequence[S3SettingT]:
         """A grid of ratios; also even part sizes, full waves, all that the memory holds, and what the SDK does."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,7 @@ from numpy.typing import NDArray
 from penstock.models.inference import drift, posterior
 from penstock.models.inference.draws import quantiles
 from penstock.models.inference.posterior import Gaussian, Goal
-from penstock.models.model import STATE_VERSION, SURPRISE_AFTER, Array, Fit, Suspicion
+from penstock.models.model import STATE_VERSION, SURPRISE_AFTER, Array, Fit, Periods, Suspicion, is_as_now
 from penstock.models.sqs.physics import (
     ACTIONS,
     Drive,
@@ -120,13 +122,18 @@ def learn(place: Place, observations: Sequence[Observation[Any]], *, prior: Fit 
     belief = _belief(prior)
     learned = _learn_all(place, usable, prior, belief)
     own = [o for o in usable if o.origin is Origin.PROBE] or usable
-    watched = drift.watch(*_shifts(learned, own)) if own else drift.Watched()
-    changed_at, suspicion = None, _suspicion(learned, own, watched)
-    if watched.begins:
-        changed_at = own[watched.begins[-1]].started_at
+    shifts = _shifts(learned, own) if own else None
+    watched = drift.watch(*shifts) if shifts else drift.Watched()
+    suspicion = _suspicion(learned, own, watched)
+    changed_at: datetime | None = None
+    earlier: Periods = ()
+    if shifts and watched.begins:
+        moments = [own[begin].started_at for begin in watched.begins]
+        changed_at, spells = moments[-1], zip([None, *moments], moments, strict=False)
+        earlier = tuple(compress(spells, drift.alike(*shifts, watched.begins)))
         widened = learned.covariance + _CHANGE_WIDTH**2 * belief.covariance
-        since = [o for o in usable if o.started_at >= changed_at]
-        learned = _learn_all(place, since, prior, Gaussian(mean=learned.mode, covariance=widened))
+        now = [o for o in usable if is_as_now(o.started_at, changed_at, earlier)]
+        learned = _learn_all(place, now, prior, Gaussian(mean=learned.mode, covariance=widened))
     draws = posterior.draw(
         learned.goal, learned.belief, learned.mode, count=_DRAW_COUNT, seed=seed, iterations=_DRAW_ITERATIONS
     )
@@ -139,6 +146,7 @@ def learn(place: Place, observations: Sequence[Observation[Any]], *, prior: Fit 
         is_off_model=len(usable) >= 6 and learned.residual_fraction_p50 > 0.3,
         drift_count=len(watched.begins),
         changed_at=changed_at,
+        earlier=earlier,
         suspicion=suspicion,
         state=_state(learned, draws),
     )

@@ -17,7 +17,7 @@ from penstock.fleet.prior import Evidence
 from penstock.models.s3.upload import S3UploadModel, S3UploadSetting
 from penstock.units import MiB
 from penstock.vocabulary import Observation, Origin
-from tests.factories import CONTEXT, NOON, PLACE, an_observation
+from tests.factories import CONTEXT, NOON, PLACE, a_fit, an_observation
 
 MODEL = S3UploadModel()
 
@@ -51,7 +51,7 @@ def altered(**fields: Any) -> bytes:
 
 def test_what_was_measured_is_read_back() -> None:
     """And nothing else is in the document: no fit, no name of a host."""
-    own = prior.measured_here("a", [one.observation for one in some(3)], since=None, now=NOON)
+    own = prior.measured_here("a", [one.observation for one in some(3)], fit=None, now=NOON)
     told = read(prior.written(PLACE, prior.merged(own, now=NOON)))
     assert set(map(repr, told.evidence)) == set(map(repr, own))
     assert told.remark is None
@@ -65,8 +65,8 @@ def test_only_own_probes_since_the_last_change_are_told() -> None:
         an_observation(started_at=NOON - timedelta(days=15)),
         an_observation(started_at=NOON - timedelta(minutes=1), origin=Origin.APPLICATION),
     ]
-    since = NOON - timedelta(hours=2)
-    assert [e.observation for e in prior.measured_here("a", told, since=since, now=NOON)] == told[:1]
+    fit = a_fit(changed_at=NOON - timedelta(hours=2))
+    assert [e.observation for e in prior.measured_here("a", told, fit=fit, now=NOON)] == told[:1]
 
 
 @pytest.mark.parametrize(

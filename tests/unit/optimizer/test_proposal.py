@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
 import pytest
 
-from penstock.models.model import Appraisal, Belief, Suspicion
+from penstock.models.model import Appraisal, Belief, Cell, Suspicion
 from penstock.optimizer.proposal import (
     Quest,
     _ramp_step,
@@ -21,7 +22,7 @@ from penstock.optimizer.proposal import (
 )
 from penstock.units import MiB
 from penstock.vocabulary import Cost, Demand, Observation, Reason, Regime, knob
-from tests.factories import CONTEXT, a_fit, an_observation
+from tests.factories import CONTEXT, NOON, a_fit, an_observation
 
 AMPLE = Cost(transferred_bytes=10**6, request_count=10**6, usd=1e6, credit_bytes=10**6, duration_seconds=60.0)
 
@@ -288,6 +289,35 @@ def test_what_beat_the_advice_by_surprise_is_measured_again(
     quest = a_quest(model, measured)
     suspicion = Suspicion(surprise=surprise, value_ratio=value_ratio)
     plan = propose(replace(quest, fit=replace(quest.fit, suspicion=suspicion)))
+    assert plan is not None
+    assert plan.setting == Threads(count)
+
+
+@pytest.mark.parametrize(
+    ("hours", "value", "had_trouble", "count"),
+    [(-3, 2000.0, False, 32), (-1, 2000.0, False, 16), (-3, 1100.0, False, 16), (-3, 2000.0, True, 16)],
+)
+def test_what_surpasses_is_looked_at_where_the_place_did_best_before_it_changed(
+    hours: int, value: float, had_trouble: bool, count: int
+) -> None:
+    """It may be that again: of what was measured since, or was hardly better, nothing is expected."""
+    best = float(np.log(1000.0))
+    model = Believing({4: (best - 1.0, 0.01), 16: (best, 0.01), 32: (best, 0.01)})
+    quest = a_quest(model, [(8, 1), (16, 1.2)])
+    cell = Cell(
+        payload_size_bytes=CONTEXT.payload_size_bytes,
+        setting={"thread_count": 32},
+        count=2,
+        value_median=value,
+        had_trouble=had_trouble,
+        newest_at=NOON + timedelta(hours=hours),
+    )
+    fit = a_fit(
+        changed_at=NOON - timedelta(hours=2),
+        suspicion=Suspicion(surprise=9.0, value_ratio=1.2),
+        cells=(cell,),
+    )
+    plan = propose(replace(quest, fit=fit))
     assert plan is not None
     assert plan.setting == Threads(count)
 

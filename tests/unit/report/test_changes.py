@@ -41,6 +41,13 @@ def test_measurements_on_both_sides_tell_the_size() -> None:
     assert "on 2026-03-01 at 12:00 UTC; host from 500 MB/s to 300 MB/s." in words
 
 
+def test_a_place_that_is_again_what_it_was_is_said_to_be() -> None:
+    """With when it ceased to be."""
+    (found,) = change_findings(UPLOAD, [a_change(as_until=NOON - 3 * HOUR)], [], SIZE)
+    words = change_sentence(found, "throughput_bytes_per_second")
+    assert words.endswith("; the place is again as it was until 2026-03-01 at 09:00.")
+
+
 def test_with_too_few_of_them_the_fits_tell_it() -> None:
     """A change outlives the measurements that showed it."""
     (found,) = change_findings(UPLOAD, [a_change()], [], SIZE)

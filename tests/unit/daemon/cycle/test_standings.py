@@ -47,6 +47,24 @@ async def test_a_change_that_is_taken_back_gives_the_count_back(tmp_path: Path, 
     assert not is_in_a_hurry(after_all)
 
 
+async def test_a_place_that_is_again_what_it_was_is_not_learned_anew(
+    tmp_path: Path, clock: VirtualClock
+) -> None:
+    """The count of before is given back, and nothing is in a hurry."""
+    standings = await loaded(tmp_path, clock)
+    for hours in range(LEARNING_COUNT):
+        standings.note_measured(CONTEXT, a_fit(newest_observation_at=NOON + hours * HOUR))
+    gone_at, back_at = (NOON + hours * HOUR for hours in (LEARNING_COUNT, LEARNING_COUNT + 2))
+    standings.note_measured(CONTEXT, a_fit(changed_at=gone_at, newest_observation_at=gone_at + HOUR))
+    standings.note_measured(
+        CONTEXT,
+        a_fit(changed_at=back_at, earlier=((None, gone_at),), newest_observation_at=back_at + HOUR),
+    )
+    (known,) = standings
+    assert known.observation_count == LEARNING_COUNT + 2
+    assert not is_in_a_hurry(known)
+
+
 async def test_what_is_reported_divides_no_budget_again(
     tmp_path: Path, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,7 +68,7 @@ def measured(
     found = [an_observation(started_at=clock.now() - timedelta(minutes=i)) for i in range(count)]
 
     async def own(_place: Place) -> Sequence[Evidence[Any]]:
-        return prior.measured_here(fleet.host, found, since=None, now=clock.now())
+        return prior.measured_here(fleet.host, found, fit=None, now=clock.now())
 
     return own
 

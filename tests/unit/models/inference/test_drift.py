@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from penstock.models.inference.drift import Cusum, Watched, changed_count, watch
+from penstock.models.inference.drift import Cusum, Watched, alike, changed_count, watch
 from penstock.models.model import Array
 
 
@@ -127,6 +127,22 @@ def test_where_all_hours_are_alike_half_as_long_again_is_a_change() -> None:
         values[:3, 16:] += np.log(1.5)
         found += any(begin >= 15 for begin in watch(values, deviations).begins)
     assert found >= 36
+
+
+def test_a_spell_is_recognised_where_all_quantities_are_as_they_were() -> None:
+    """Up, down and half as high again; the last is like none of those before it."""
+    values = 0.1 * np.random.default_rng(6).standard_normal((2, 40))
+    values[1, 10:20] += 1.1
+    values[0, 28:34] -= 0.8
+    values[1, 34:] += 0.5
+    deviations = np.full(values.shape, 0.1)
+
+    def like_the_last(count: int, *begins: int) -> list[bool]:
+        return alike(values[:, :count], deviations[:, :count], begins)
+
+    assert like_the_last(22, 10, 20) == [True, False]
+    assert like_the_last(32, 10, 20, 28) == [False, False, False]
+    assert like_the_last(40, 10, 20, 28, 34) == [False, False, False, False]
 
 
 def test_what_was_not_seen_says_nothing() -> None:

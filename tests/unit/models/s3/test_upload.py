@@ -240,6 +240,40 @@ def test_two_dips_in_a_row_are_no_change_once_it_is_as_it_was(left: float, seed:
     assert counts == [0, 1, 1, 0]
 
 
+@pytest.mark.parametrize("count", [3, 8])
+def test_what_was_measured_before_counts_again_once_the_place_is_what_it_was(count: int) -> None:
+    """A third of the ceiling for a while, and then all of it: what was known is known again, and for certain."""
+    slower = replace(WORLD, host_bytes_per_second=200e6)
+    probes = history(WORLD, 16)
+    for threads in (64, 32, 48, 24, 16, 64, 32, 48)[:count]:
+        probes.append(slower.observe(a_setting(threads), len(probes)))
+    for threads in (64, 48, 64):
+        probes.append(WORLD.observe(a_setting(threads), len(probes)))
+    known, fit = fit_of(WORLD, probes[:16]), fit_of(WORLD, probes)
+    assert fit.observation_count == 16 + 3
+    assert [o for o in probes if not fit.is_about(o.started_at)] == probes[16 : 16 + count]
+    assert fit.changed_at == probes[16 + count].started_at
+    for threads in (8, 64):
+        before, now = (
+            MODEL.predict(each, WORLD.context, a_setting(threads), Demand())["throughput_bytes_per_second"]
+            for each in (known, fit)
+        )
+        assert now.expected == pytest.approx(WORLD.truth(a_setting(threads)), rel=0.05)
+        assert now.high / now.low < 1.1 * before.high / before.low
+
+
+def test_a_third_place_is_no_return() -> None:
+    """It was 600 MB/s, then 200, and is 350 now: nothing of what came before is about that."""
+    probes = history(WORLD, 16)
+    for ceiling in (200e6, 350e6):
+        changed = replace(WORLD, host_bytes_per_second=ceiling)
+        for threads in (64, 32, 48, 64, 24, 64, 48):
+            probes.append(changed.observe(a_setting(threads), len(probes)))
+    fit = fit_of(WORLD, probes)
+    assert (fit.drift_count, fit.earlier) == (2, ())
+    assert fit.observation_count == 7
+
+
 @pytest.mark.parametrize(
     ("factor", "left", "seed"), [(0.7, 0.25, 1), (0.7, 0.4, 1), (1.4, 0.25, 1), (1.6, 0.4, 0)]
 )

@@ -230,7 +230,10 @@ def test_where_all_was_refused_less_than_one_request_was_admitted() -> None:
 
 
 def test_a_place_that_changed_is_learned_anew() -> None:
-    """Requests twice as long after a move of the service: the new times count, and the change is counted."""
+    """Requests twice as long after a move of the service: the new times count, and the change is counted.
+
+    Once it has moved back, all counts again that was measured there.
+    """
     slower = with_actions(
         WORLD,
         send=ActionTruth(request_seconds=0.034, message_seconds=0.002),
@@ -244,6 +247,11 @@ def test_a_place_that_changed_is_learned_anew() -> None:
     assert fit.drift_count == 1
     assert fit.parameters["send_request_seconds"].expected == pytest.approx(0.034, rel=0.1)
     assert MODEL.fit(PLACE, before, prior=None, seed=1).drift_count == 0
+    again = [observe(WORLD, s, seed=90 + i, number=90 + i) for i, s in enumerate(settings[:4])]
+    back = MODEL.fit(PLACE, [*before, *after, *again], prior=None, seed=1)
+    assert back.drift_count == 2
+    assert back.observation_count == len(before) + len(again)
+    assert back.earlier == ((None, after[0].started_at),)
 
 
 def test_advice_beyond_what_was_tried_says_so() -> None:

@@ -4,7 +4,8 @@ Later files win, key by key:
 
     /usr/lib/penstock/*.toml  <  /etc/penstock/penstock.toml  <  /etc/penstock/penstock.d/*.toml
 
-An endpoint that no file names is the one of the environment, if any: the SDK would use it, unpriced and unnamed.
+An endpoint that no file names is the one of the environment or of the SDK's own files, if any: the SDK would use it,
+unpriced and unnamed.
 Each file is checked by itself, so that a problem names the file it is in; the keys of all files are then laid
 over each other as a flat table of dotted paths.
 """
@@ -35,7 +36,8 @@ from penstock.units import UnitError
 MAIN_FILE = Path("/etc/penstock/penstock.toml")
 VENDOR_DIRECTORY = Path("/usr/lib/penstock")
 DEFAULT_ORIGIN = "default"
-_OF_ENVIRONMENT = "the environment"
+_OF_ENVIRONMENT, _OF_SDK = "the environment", "the SDK's own files"
+_IGNORED = "ignore_configured_endpoint_urls"
 _ENDPOINT_KEYS = {Service.S3: "aws.s3_endpoint_url", Service.SQS: "aws.sqs_endpoint_url"}
 
 
@@ -86,7 +88,7 @@ class LoadedConfiguration:
             f"{service.value.upper()} is {self.configuration.aws.endpoint_urls[service]}, as {origin} says: "
             f"a daemon that is started without it uses AWS, unless {key} names it"
             for service, key in _ENDPOINT_KEYS.items()
-            if (origin := self.origins.get(key, "")).endswith(_OF_ENVIRONMENT)
+            if (origin := self.origins.get(key, "")).endswith((_OF_ENVIRONMENT, _OF_SDK))
         ]
 
     def effective(self) -> dict[str, Any]:
@@ -111,7 +113,7 @@ def load(
     """Read all files and lay them over each other. Raises ConfigError with every mistake.
 
     A `main_file` that is named must exist; the default one need not. `root` stands before the default paths. What is
-    read of `environment` are the endpoints that the SDK would take from it.
+    read of `environment` are the endpoints that the SDK would take from it, and where the SDK's own files are.
     """
     problems: list[Problem] = []
     values: dict[str, Any] = {}
@@ -121,10 +123,10 @@ def load(
         leaves = _read_file(file, problems)
         values.update(leaves)
         origins.update(dict.fromkeys(leaves, str(file)))
-    for service, variable, url in _sdk_endpoints(environment):
+    for service, origin, url in _sdk_endpoints(environment, values.get("aws.profile", "")):
         key = _ENDPOINT_KEYS[service]
         if not values.get(key):
-            origins[key] = f"{variable} of {_OF_ENVIRONMENT}"
+            origins[key] = origin
             try:
                 values[key] = _read_value(url, EndpointUrl)
             except ValueError as error:
@@ -140,18 +142,46 @@ def load(
     return LoadedConfiguration(configuration, origins, tuple(files))
 
 
-def _sdk_endpoints(environment: Mapping[str, str]) -> Iterator[tuple[Service, str, str]]:
-    """Each service that has one where none is named, the variable that names it, and the URL; an empty one names none.
+def _sdk_endpoints(environment: Mapping[str, str], name: str) -> Iterator[tuple[Service, str, str]]:
+    """Each service that has one where none is named, who names it, and the URL; an empty one names none.
 
-    Variables and order are the SDK's own.
+    Variables, files, keys and order are the SDK's own.
     """
-    if environment.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "").lower() == "true":
+    name = name or environment.get("AWS_DEFAULT_PROFILE") or environment.get("AWS_PROFILE") or "default"
+    config = _sdk_file("load_config", environment.get("AWS_CONFIG_FILE", "~/.aws/config"))
+    secrets = environment.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials")
+    profile = {
+        **config.get("profiles", {}).get(name, {}),
+        **_sdk_file("raw_config_parse", secrets).get(name, {}),
+    }
+    ignored = environment.get(f"AWS_{_IGNORED.upper()}", profile.get(_IGNORED))
+    if str(ignored).lower() == "true":
         return
+    services = config.get("services", {}).get(str(profile.get("services")), {})
     for service in Service:
-        for variable in (f"AWS_ENDPOINT_URL_{service.value.upper()}", "AWS_ENDPOINT_URL"):
-            if url := environment.get(variable):
-                yield service, variable, url
-                break
+        section = services.get(service.value)
+        variables = (f"AWS_ENDPOINT_URL_{service.value.upper()}", "AWS_ENDPOINT_URL")
+        found = (
+            *((f"{v} of {_OF_ENVIRONMENT}", environment.get(v)) for v in variables),
+            (
+                f"profile {name}, services, in {_OF_SDK}",
+                isinstance(section, dict) and section.get("endpoint_url"),
+            ),
+            (f"profile {name} in {_OF_SDK}", profile.get("endpoint_url")),
+        )
+        yield from [(service, origin, url) for origin, url in found if url][:1]
+
+
+def _sdk_file(read: str, path: str) -> dict[str, Any]:
+    """What it says, as the SDK reads it. One that cannot be read is named where credentials are looked for."""
+    if not os.path.isfile(os.path.expanduser(os.path.expandvars(path))):  # noqa: PTH111, PTH113 - no exceptions
+        return {}
+    from botocore import configloader, exceptions  # a third of a megabyte, where somebody has such files
+
+    try:
+        return getattr(configloader, read)(path)  # type: ignore[no-any-return]
+    except exceptions.ConfigParseError:
+        return {}
 
 
 def all_keys(section: type[Struct] = Configuration, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:

@@ -166,7 +166,7 @@ async def _site(app: App, configuration: Configuration, steps: Sequence[Step]) -
                 continue
             site.bucket(name)  # or NotAllowedError
             site.stores[name, False] = await resources.enter_async_context(open_object_store(access))
-            if access.endpoint_url is None and any(step.is_plain for step in steps):
+            if not access.endpoint_url and any(step.is_plain for step in steps):
                 plain = replace(access, endpoint_url=_PLAIN_S3.format(region=region))
                 site.stores[name, True] = await resources.enter_async_context(open_object_store(plain))
         yield site

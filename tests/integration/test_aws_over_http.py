@@ -318,6 +318,15 @@ async def test_no_profile_makes_bytes_dearer(monkeypatch: pytest.MonkeyPatch, tm
     assert hosts == [f"bucket.s3.{REGION}.amazonaws.com"]
 
 
+async def test_what_lies_at_aws_is_looked_for_there_whatever_endpoint_is_configured_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was looked for in the store that the environment names, not found there, and struck out as removed."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
+    async with open_object_store(Access(region=REGION, endpoint_url="", credentials=CREDENTIALS)) as store:
+        assert store._client.meta.endpoint_url == f"https://s3.{REGION}.amazonaws.com"
+
+
 @pytest.mark.parametrize("status", [302, 303, 307, 308])
 async def test_redirects_are_not_followed(status: int) -> None:
     """What was signed for one service, with its session's token, goes to no other; nor is that one measured."""

@@ -67,7 +67,7 @@ class AwsOutside:
         enabled = self._configuration.enabled()
         needed = (section.connection_count_max for row, section in enabled if row.service is service)
         access = access_to(self._configuration.aws, service, region, max(needed, default=0))
-        return access if endpoint_url is None else replace(access, endpoint_url=endpoint_url or None)
+        return access if endpoint_url is None else replace(access, endpoint_url=endpoint_url)
 
     async def _opened(
         self,
@@ -86,7 +86,7 @@ def access_to(aws: AwsSection, service: Service, region: str, thread_count_max: 
     """As it is configured, with a connection for each of so many threads, and some beside."""
     return Access(
         region=region,
-        endpoint_url=aws.endpoint_urls[service] or None,
+        endpoint_url=aws.endpoint_urls[service],
         profile=aws.profile or None,
         connection_count_max=thread_count_max + _SMALL_CONNECTION_COUNT,
         connect_timeout_seconds=aws.connect_timeout_seconds,

@@ -28,7 +28,7 @@ class Access:
     """Where a service is, whose credentials are used, and how long it is waited for."""
 
     region: str | None  # None: as the environment says
-    endpoint_url: str | None = None  # None: AWS's own
+    endpoint_url: str | None = None  # None: as the environment and the SDK's files say; empty: AWS's own
     profile: str | None = None
     credentials: Credentials | None = None
     follows_bucket: bool = False  # into another region, which would be measured in place of this one

@@ -42,6 +42,7 @@ async def open_client(
         response_checksum_validation="when_required",
         tcp_keepalive=True,
         s3=s3,
+        ignore_configured_endpoint_urls=access.endpoint_url == "",
         http_session_cls=PacedBodySession,
         connector_args={
             "keepalive_timeout": CONNECTION_IDLE_SECONDS_MAX,
@@ -63,7 +64,7 @@ async def open_client(
             opening = session.create_client(
                 service,
                 region_name=access.region,
-                endpoint_url=access.endpoint_url,
+                endpoint_url=access.endpoint_url or None,
                 config=config,
                 **(explicit or {}),
             )

@@ -5,6 +5,7 @@ from pathlib import Path
 import botocore.session
 import msgspec
 import pytest
+from botocore.configprovider import ConfiguredEndpointProvider
 
 from penstock.client.targets.stores import STORES_BY_NAME
 from penstock.daemon import config_files
@@ -75,6 +76,68 @@ def test_endpoints_of_the_environment_are_those_of_the_sdk(
         assert (client.meta.endpoint_url == url) == bool(url)
     told = loaded.endpoints_of_environment()
     assert len(told) == sum(bool(url) and url not in text for url in urls)
+
+
+_SERVICE = f"services = mine\n[services mine]\ns3 =\n  endpoint_url = {HERE}\n"
+
+
+@pytest.mark.parametrize(
+    ("config", "credentials", "environment", "text", "urls"),
+    [
+        (f"[default]\nendpoint_url = {HERE}", "", {}, "", (HERE, HERE)),
+        (f"[default]\nendpoint_url = {THERE}\n{_SERVICE}", "", {}, "", (HERE, THERE)),
+        (
+            f"[default]\nendpoint_url = {THERE}\n{_SERVICE}",
+            "",
+            {"AWS_ENDPOINT_URL_SQS": HERE},
+            "",
+            (HERE, HERE),
+        ),
+        (f"[profile p]\n{_SERVICE}", "", {}, "", ("", "")),
+        (f"[profile p]\n{_SERVICE}", "", {"AWS_PROFILE": "p"}, "", (HERE, "")),
+        (f"[profile p]\n{_SERVICE}", "", {"AWS_PROFILE": "none"}, 'profile = "p"', (HERE, "")),
+        ("", f"[default]\nendpoint_url = {HERE}", {}, "", (HERE, HERE)),
+        (f"[default]\nendpoint_url = {HERE}\nignore_configured_endpoint_urls = true", "", {}, "", ("", "")),
+        (
+            f"[default]\nservices = other\n[services mine]\ns3 =\n  endpoint_url = {HERE}\n",
+            "",
+            {},
+            "",
+            ("", ""),
+        ),
+        ("[default\nbad", "", {}, "", ("", "")),
+        ("[default]\nservices = mine\n[services mine]\ns3 = bad", "", {}, "", ("", "")),
+    ],
+)
+def test_endpoints_of_the_sdks_own_files_are_used_and_named(
+    *,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    config: str,
+    credentials: str,
+    environment: dict[str, str],
+    text: str,
+    urls: tuple[str, str],
+) -> None:
+    """A store that only `~/.aws/config` named was probed, and priced and told as if it were AWS."""
+    for variable, content in (("AWS_CONFIG_FILE", config), ("AWS_SHARED_CREDENTIALS_FILE", credentials)):
+        (tmp_path / variable).write_text(content, encoding="utf-8")
+        monkeypatch.setenv(variable, str(tmp_path / variable))
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "penstock.toml").write_text(f"[aws]\n{text}\n", encoding="utf-8")
+    loaded = config_files.load(tmp_path / "penstock.toml", root=tmp_path)
+    assert tuple(loaded.configuration.aws.endpoint_urls.values()) == urls
+    assert len(loaded.endpoints_of_environment()) == sum(map(bool, urls))
+    if not any(word in config for word in ("bad", "other", "ignore")):
+        session = botocore.session.Session(profile=loaded.configuration.aws.profile or None)
+        said = [
+            ConfiguredEndpointProvider(
+                session.full_config, session.get_scoped_config(), service.value
+            ).provide()
+            for service in Service
+        ]
+        assert tuple(url or "" for url in said) == urls
 
 
 @pytest.mark.parametrize("url", ["http://[::1", "http://::1:9000", "http://host:port", "http://host:99999"])

@@ -126,6 +126,22 @@ async def test_a_program_that_gives_no_credentials_is_named_and_what_it_wrote_is
     assert SECRET not in str(caught.value)
 
 
+async def test_what_a_container_is_told_in_place_of_credentials_is_told(
+    surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever had no association with a role was told to renew something, and not why."""
+
+    async def refuse(_: web.Request) -> web.Response:
+        return web.Response(status=404, text="Association not found for this pod")
+
+    agent = web.Application()
+    agent.router.add_get("/", refuse)
+    async with surroundings.there(), serving(agent) as url:
+        monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", url)
+        with pytest.raises(Unidentified, match=r"container-role gave none .* 404 .* Association not found"):
+            await surroundings.put()
+
+
 async def test_a_token_that_is_not_there_is_named(
     surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -209,8 +209,10 @@ def identified() -> Iterator[None]:
         message = _one_line(error.response.get("Error", {}).get("Message", ""))
         told = f"{error.operation_name} was answered {_code_of(error.response)}, {message}"
         raise Unidentified(f"{doing}: {told}: check the role, whom it trusts and who asks") from error
-    except sdk_errors.CredentialRetrievalError as error:  # its message may hold what a program wrote
-        raise Unidentified(f"{doing}: {error.kwargs['provider']} gave none: renew what it goes by") from error
+    except sdk_errors.CredentialRetrievalError as error:
+        provider, why = error.kwargs["provider"], f" ({_one_line(error.kwargs['error_msg'])})"
+        told = "" if provider == "custom-process" else why  # which may hold whatever the program wrote
+        raise Unidentified(f"{doing}: {provider} gave none{told}: renew what it goes by") from error
     except (sdk_errors.BotoCoreError, aiohttp.ClientError, TimeoutError, ConnectionError) as error:
         trouble = _from_failure(error, doing)
         raise (trouble if isinstance(trouble, Unreachable) else Unidentified(str(trouble))) from error

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from penstock.client.targets.stores import STORES_BY_NAME
-from penstock.daemon import host, instance
+from penstock.daemon import host, instance, regions
 from penstock.daemon.config_files import LoadedConfiguration
 from penstock.daemon.instance import HostIdentity
 from penstock.daemon.memory.database import holder
@@ -299,7 +299,7 @@ def _ways(patient: Patient) -> Iterator[Finding]:
             else:
                 yield Finding(subject, Health.WELL, sentence)
             stated = patient.loaded.configuration.aws.endpoint_urls[row.service]
-            yield from _proxies(subject, stated or f"https://{row.service}.{region}.amazonaws.com")
+            yield from _proxies(subject, stated or f"https://{row.service}.{region}.{regions.domain(region)}")
 
 
 def _proxies(subject: str, endpoint: str) -> Iterator[Finding]:

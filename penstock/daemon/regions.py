@@ -1,4 +1,4 @@
-"""Knows what the name of an AWS region looks like, and which there are, as far as the SDK has heard of them."""
+"""Knows what the name of an AWS region looks like, which there are and in which domain, as far as the SDK has heard."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 _FORM = re.compile(r"[a-z]{2,4}(-[a-z]+){1,2}-\d{1,2}")  # eu-central-1, us-gov-east-1, eusc-de-east-1
 
@@ -29,11 +30,30 @@ def hint(name: str) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
+def domain(name: str) -> str:
+    """In which the services of a region have their names; a newer region than the SDK is taken for one like most."""
+    partitions = _partitions()
+    found = (each for each in partitions if re.match(each["regionRegex"], name))
+    return str(next(found, partitions[0])["outputs"]["dnsSuffix"])
+
+
+@cache
+def domains() -> tuple[str, ...]:
+    """All of AWS's, with a dot before each; beside them those that have addresses of both kinds."""
+    names = ("dnsSuffix", "dualStackDnsSuffix")
+    return tuple({f".{each['outputs'][name]}": None for each in _partitions() for name in names})
+
+
 @cache
 def _known() -> frozenset[str]:
-    """From botocore's table, without botocore: a quarter of a second, and ten megabytes in the daemon."""
+    return frozenset(region for partition in _partitions() for region in partition["regions"])
+
+
+@cache
+def _partitions() -> list[dict[str, Any]]:
+    """From botocore's table, without botocore: a quarter of a second, and ten megabytes in the daemon (Any: JSON)."""
     found = find_spec("botocore")
     assert found is not None
     assert found.origin is not None
     table = json.loads((Path(found.origin).parent / "data/partitions.json").read_bytes())
-    return frozenset(region for partition in table["partitions"] for region in partition["regions"])
+    return list(table["partitions"])

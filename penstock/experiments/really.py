@@ -23,6 +23,7 @@ from penstock.daemon.assembly import App
 from penstock.daemon.config import Configuration
 from penstock.daemon.outside.aws import access_to
 from penstock.daemon.outside.whereabouts import PlacedJournal
+from penstock.daemon.regions import domain
 from penstock.experiments.archive import Archive
 from penstock.experiments.experiment import DOWNLOAD, QUEUE, UPLOAD, Experiment, Form, Record, Step
 from penstock.experiments.queue_host import queue_hosts
@@ -48,7 +49,7 @@ from penstock.units import format_bytes
 from penstock.vocabulary import Cost, Observation, Outcome, Place, Tariff
 
 _ADVISED_CONNECTION_COUNT = 64  # of the threads that a plan may add
-_PLAIN_S3 = "http://s3.{region}.amazonaws.com"
+_PLAIN_S3 = "http://s3.{region}.{domain}"
 
 Tell = Callable[[Record], None]
 
@@ -167,7 +168,7 @@ async def _site(app: App, configuration: Configuration, steps: Sequence[Step]) -
             site.bucket(name)  # or NotAllowedError
             site.stores[name, False] = await resources.enter_async_context(open_object_store(access))
             if not access.endpoint_url and any(step.is_plain for step in steps):
-                plain = replace(access, endpoint_url=_PLAIN_S3.format(region=region))
+                plain = replace(access, endpoint_url=_PLAIN_S3.format(region=region, domain=domain(region)))
                 site.stores[name, True] = await resources.enter_async_context(open_object_store(plain))
         yield site
 

@@ -75,7 +75,7 @@ def store_for(
     if stated:
         return STORES_BY_NAME[stated]
     endpoint = endpoint_of(environment, command)
-    return store_at(endpoint) or (None if ".amazonaws.com" in (endpoint or "") else store_of(document))
+    return store_at(endpoint) or (None if ".amazonaws." in (endpoint or "") else store_of(document))
 
 
 def endpoint_of(environment: Mapping[str, str], command: tuple[str, ...] = ()) -> str | None:

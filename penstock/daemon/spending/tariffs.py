@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from penstock.daemon import regions
 from penstock.daemon.config import AUTO, Configuration
 from penstock.daemon.instance import HostIdentity
 from penstock.models.prices import NetworkPath, tariff
@@ -23,7 +24,6 @@ from penstock.operations.sqs.delivery import DELIVERY
 from penstock.probes.on_demand import KEY_REQUEST_COUNT_EACH
 from penstock.vocabulary import Cost, Observation, Place, Tariff
 
-_AWS_DOMAINS = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws", ".amazonaws.eu")
 _OWN_NAMES = (".localhost", ".local", ".internal", ".lan")
 
 
@@ -127,7 +127,7 @@ class Tariffs:
 
 def is_aws(endpoint_url: str) -> bool:
     """Whether the endpoint is one of AWS's, as far as its name tells."""
-    return (urlsplit(endpoint_url).hostname or "").rstrip(".").endswith(_AWS_DOMAINS)
+    return (urlsplit(endpoint_url).hostname or "").rstrip(".").endswith(regions.domains())
 
 
 def way(section: Section, endpoint_url: str, identity: HostIdentity) -> Way:
@@ -140,9 +140,9 @@ def way(section: Section, endpoint_url: str, identity: HostIdentity) -> Way:
 
 def _way_to(host: str) -> Way | None:
     """As far as the endpoint's name tells."""
-    if ".vpce." in host and host.endswith(_AWS_DOMAINS):
+    if ".vpce." in host and host.endswith(regions.domains()):
         return Way(NetworkPath.INTERFACE_ENDPOINT, f"{host} is one")
-    if host.endswith(_AWS_DOMAINS) or not host:
+    if host.endswith(regions.domains()) or not host:
         return None
     if _is_own(host):
         return Way(NetworkPath.PRIVATE, f"{host} is of this host's own network")

@@ -68,6 +68,7 @@ def test_only_who_refuses_checksums_is_sent_none() -> None:
         (None, {"AWS_ENDPOINT_URL": "http://10.0.0.1:7480"}, "ceph"),
         (None, {"AWS_ENDPOINT_URL": "https://storage.googleapis.com"}, "gcs"),
         (None, {"AWS_ENDPOINT_URL": "https://s3.eu-west-1.amazonaws.com"}, None),
+        (None, {"AWS_ENDPOINT_URL": "https://s3.eusc-de-east-1.amazonaws.eu"}, None),
     ],
 )
 def test_who_states_no_store_goes_to_that_of_the_daemon(

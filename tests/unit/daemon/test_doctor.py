@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,27 @@ def test_a_proxy_on_the_way_is_named(
     told = [f.sentence for f in findings(tmp_path) if "proxy" in f.sentence]
     assert bool(told) == is_told
     assert all("(proxy.corp)" in sentence and "s3.eu-west-1.amazonaws.com" in sentence for sentence in told)
+
+
+@pytest.mark.parametrize(
+    ("region", "domain"),
+    [
+        ("cn-north-1", "amazonaws.com.cn"),
+        ("us-gov-west-1", "amazonaws.com"),
+        ("eusc-de-east-9", "amazonaws.eu"),
+        ("xx-new-1", "amazonaws.com"),
+    ],
+)
+def test_a_proxy_is_said_to_be_on_the_way_to_the_regions_own_domain(
+    region: str, domain: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In China it was looked for under a name that S3 does not have there, and NO_PROXY was told to spare that."""
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.corp:3128")
+    identity = replace(IDENTITY, region=region)
+    told = [f for f in findings(tmp_path, identity=identity) if "proxy" in f.sentence]
+    assert [f"s3.{region}.{domain} " in f.remedy for f in told] == [True]
+    monkeypatch.setenv("NO_PROXY", f".{domain}")
+    assert not [f for f in findings(tmp_path, identity=identity) if "proxy" in f.sentence]
 
 
 def test_a_proxy_is_spared_by_a_port_too_and_known_by_its_own_name(

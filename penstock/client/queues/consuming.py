@@ -14,6 +14,7 @@ from penstock.client.arguments import advised
 from penstock.client.complaint import complain
 from penstock.client.operations import BATCH_MESSAGE_COUNT_MAX, SQS_DELIVERY
 from penstock.client.queues.advised import QueueAdvice
+from penstock.client.queues.answers import by_place, whole
 from penstock.client.queues.figures import Figures
 from penstock.client.queues.messages import Messages
 from penstock.client.reporting import Reporter, default_reporter
@@ -39,6 +40,9 @@ _REPORT_SECONDS = 60.0
 _BUSY_FRACTION = 0.9  # of the time of all that receive: from here on they have none for more messages
 _WORK_RATIO_MIN = 2.0  # of what handling takes over what was stated
 HOLD_SECONDS_MAX = 3600.0  # for a message that is handled, beyond which it is taken for one that hangs
+_NOT_WHOLE = (
+    "a message came without its id or its receipt handle, and can be neither handled once nor deleted"
+)
 _HIDE_AGAIN_FRACTION = 0.5  # of the visibility timeout
 _TIMEOUT_UNKNOWN_SECONDS = 180.0  # as often as for such a one the queue is asked for its own
 
@@ -147,16 +151,27 @@ class Consuming:
             )
             if room:
                 try:
-                    answer, seconds = await self._ask(self._client.receive_message, **self._poll(room))
+                    received, seconds = await self._receive(room)
                 except BaseException:  # a task of its own may be cancelled
                     self._messages.end_poll(room, receiver=number)
                     raise
-                received = self._note_received(number, room, answer, seconds)
-                for message in self._messages.turns(received):
+                fresh = self._note_received(number, room, received, seconds)
+                for message in self._messages.turns(fresh):
                     await self._work_off(message)
         await self._give_back()
         if late := self._messages.pop_handled(self._batch):  # copies, when nobody else deletes any more
             await self._delete(late)
+
+    async def _receive(self, room: int) -> tuple[list[Mapping[str, Any]] | None, float]:
+        """The messages, and the seconds that it took; None where there is no answer, after a pause."""
+        began = time.perf_counter()
+        answer, seconds = await self._ask(self._client.receive_message, **self._poll(room))
+        if answer is None:
+            return None, seconds
+        messages, are_all = whole(answer.get("Messages"))
+        if not are_all:
+            await self._pause(self._note_trouble("messages", began, ValueError(_NOT_WHOLE)))
+        return messages, seconds
 
     async def _give_back(self) -> None:
         """Make visible again what was received and will not be handled here."""
@@ -181,7 +196,8 @@ class Consuming:
         """That of the queue, by which receiving pauses from now on; 0 where it does not say, or has none."""
         request = getattr(self._client, "get_queue_attributes", None)
         answer = (await self._ask(request, AttributeNames=["VisibilityTimeout"]))[0] if request else None
-        self._timeout_seconds = int((answer or {}).get("Attributes", {}).get("VisibilityTimeout", 0))
+        told = str((answer or {}).get("Attributes", {}).get("VisibilityTimeout"))
+        self._timeout_seconds = int(told) if told.isdecimal() else 0
         self._note_limits()
         return self._timeout_seconds
 
@@ -189,7 +205,7 @@ class Consuming:
         entries = _visibility_entries((handle, seconds) for _, handle in receipts)
         answer, _ = await self._ask(self._client.change_message_visibility_batch, Entries=entries)
         if answer is not None:
-            refused = {int(entry["Id"]) for entry in answer.get("Failed") or ()}
+            refused = by_place(answer.get("Failed"))
             self._messages.note_hidden(number for i, (number, _) in enumerate(receipts) if i not in refused)
 
     async def _delete_all(self, _: int) -> None:
@@ -229,15 +245,14 @@ class Consuming:
         return {"MaxNumberOfMessages": room, "WaitTimeSeconds": self._long_poll_seconds, **groups}
 
     def _note_received(
-        self, receiver: int, room: int, answer: Any, seconds: float
+        self, receiver: int, room: int, messages: list[Mapping[str, Any]] | None, seconds: float
     ) -> Sequence[Mapping[str, Any]]:
         """The messages that are new here."""
-        received = (answer or {}).get("Messages") or []
-        fresh = [message for message in received if self._messages.is_new(message)]
+        fresh = [message for message in messages or () if self._messages.is_new(message)]
         self._messages.end_poll(room, receiver=receiver)
-        if answer is not None:
+        if messages is not None:
             with self._lock:
-                self._figures.note_receive(received, seconds, new_count=len(fresh))
+                self._figures.note_receive(messages, seconds, new_count=len(fresh))
         return fresh
 
     def _note_unhandled(self, number: str, trouble: BaseException | None) -> None:
@@ -258,7 +273,8 @@ class Consuming:
         if answer is None:
             self._messages.put_back(receipts)  # to be tried again, or they would come back
             return 0.0
-        refused = {int(entry["Id"]): entry.get("SenderFault", True) for entry in answer.get("Failed") or ()}
+        told = by_place(answer.get("Failed"))
+        refused = {place: entry.get("SenderFault", True) for place, entry in told.items()}
         deleted_count = 0
         for index, receipt in enumerate(receipts):
             if refused.get(index) is False:

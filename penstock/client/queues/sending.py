@@ -16,6 +16,7 @@ from penstock.client.complaint import complain
 from penstock.client.operations import SQS_DELIVERY
 from penstock.client.pace import Pace
 from penstock.client.queues.advised import QueueAdvice
+from penstock.client.queues.answers import by_place
 from penstock.client.queues.figures import THROTTLED
 from penstock.client.sdk_client import pool_count_of, refusal_of
 
@@ -190,8 +191,8 @@ class Sending:
                 return 0.0
             failed, answer = dict.fromkeys(range(len(batch)), (answer, is_final)), {}
         else:
-            failed = {int(told["Id"]): _refusal(told) for told in answer.get("Failed") or ()}
-        taken = {int(told["Id"]): told for told in answer.get("Successful") or ()}
+            failed = {place: _refusal(told) for place, told in by_place(answer.get("Failed")).items()}
+        taken = by_place(answer.get("Successful"))
         again = list[Message]()
         for index, message in enumerate(batch):
             if index in taken:

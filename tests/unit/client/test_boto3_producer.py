@@ -215,6 +215,13 @@ def test_what_may_pass_is_tried_again_until_it_does_or_for_so_long(trouble: Exce
         staying.result()
 
 
+def test_a_message_of_which_sqs_says_nothing_is_sent_again() -> None:
+    """A refusal that did not say whose it is ended who sends, and what was accepted was never told its end."""
+    with producing(Queue(at_first(2, {"Id": None, "Code": "InternalError"}))) as producer:
+        sent = [producer.send(word) for word in ("one", "two")]
+    assert sorted(future.result(20.0)["MessageId"] for future in sent) == ["1", "2"]
+
+
 def send_all(producer: QueueProducer, bodies: list[str], sent: list[Future[Any]]) -> None:
     for body in bodies:
         sent.append(producer.send(body))  # noqa: PERF401 - seen by another thread

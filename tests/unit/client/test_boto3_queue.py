@@ -120,6 +120,20 @@ class FakeQueue:
         self._visible.extend(numbers)
 
 
+class BrokenQueue(FakeQueue):
+    """One whose answers lack, at first, what SQS always says."""
+
+    def receive_message(self, **words: Any) -> Any:
+        answer = super().receive_message(**words)
+        if len(self.left) == 100:
+            answer["Messages"] += [{"MessageId": "none"}, {"ReceiptHandle": "none"}]
+        return answer
+
+    def delete_message_batch(self, **words: Any) -> Any:
+        answer = super().delete_message_batch(**words)
+        return {**answer, "Failed": [*answer["Failed"], {"Code": "InternalError"}, {"Id": "one"}]}
+
+
 class FakeReporter:
     """Keeps what it is told."""
 
@@ -260,6 +274,18 @@ def haste(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue_messages, "_LOOK_SECONDS", 0.01)
     monkeypatch.setattr(queue_messages, "_LINGER_SECONDS", 0.005)
     monkeypatch.setattr(queue_messages, "_POLL_END_SECONDS_MAX", 0.05)
+
+
+def test_an_answer_that_lacks_what_sqs_always_says_ends_nobody(
+    consumed: Consumed, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A message without its handle ended who received, and a refusal without its place who deleted: without a word."""
+    queue, handled = BrokenQueue(100), Counter[str]()
+    queue.visibility_timeout_seconds = cast("int", "soon")
+    consumed(queue, lambda message: handled.update([message["MessageId"]]))
+    assert not queue.left
+    assert handled == Counter(f"m{n}" for n in range(100))
+    assert caplog.text.count("without its id or its receipt handle") == 1
 
 
 def test_every_message_is_handled_once_and_deleted(consumed: Consumed) -> None:

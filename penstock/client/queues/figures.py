@@ -11,7 +11,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-THROTTLED = frozenset({"RequestThrottled", "ThrottlingException", "Throttling"})
+THROTTLED = frozenset(
+    {
+        *("RequestThrottled", "ThrottlingException", "Throttling", "OverLimit"),
+        *("KmsThrottled", "KMS.ThrottlingException"),  # the key that encrypts the queue is used too often
+    }
+)
 
 
 class Figures:

@@ -198,11 +198,19 @@ def test_a_message_for_which_the_whole_request_is_refused_takes_none_along() -> 
     assert {entry["MessageBody"] for entry in queue.taken} >= {"one", "two"}
 
 
-THROTTLED: Any = {"Error": {"Code": "RequestThrottled"}, "ResponseMetadata": {"HTTPStatusCode": 403}}
+def throttled(code: str, status: int) -> ClientError:
+    answer: Any = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    return ClientError(answer, "SendMessageBatch")
 
 
 @pytest.mark.parametrize(
-    "trouble", [EndpointConnectionError(endpoint_url=URL), ClientError(THROTTLED, "SendMessageBatch")]
+    "trouble",
+    [
+        EndpointConnectionError(endpoint_url=URL),
+        throttled("RequestThrottled", 403),
+        throttled("KMS.ThrottlingException", 400),  # of a queue that a key of AWS KMS encrypts
+        throttled("KmsThrottled", 400),
+    ],
 )
 def test_what_may_pass_is_tried_again_until_it_does_or_for_so_long(trouble: Exception) -> None:
     """A network that is gone for a moment loses nothing; one that stays away is told."""

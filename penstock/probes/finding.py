@@ -68,18 +68,20 @@ _TROUBLES: tuple[tuple[type[RequestError], Health, str], ...] = (
 )
 
 
-async def tried(subject: str, action: str, act: Awaitable[object], *, if_missing: str = "") -> Finding:
+async def tried(
+    subject: str, action: str, act: Awaitable[object], *, if_missing: str = "", if_denied: str = ""
+) -> Finding:
     """Whether an action is permitted: what is not there was looked for, and that is answer enough.
 
     `action` is its name in a policy, such as ``s3:AbortMultipartUpload``; `if_missing` is what to do where what was
-    asked for has to be there.
+    asked for has to be there, and `if_denied` what else may be in the way than a missing permission.
     """
-    finding, _ = await asked(subject, action, act, if_missing=if_missing)
+    finding, _ = await asked(subject, action, act, if_missing=if_missing, if_denied=if_denied)
     return finding
 
 
 async def asked(
-    subject: str, action: str, act: Awaitable[AnswerT], *, if_missing: str = ""
+    subject: str, action: str, act: Awaitable[AnswerT], *, if_missing: str = "", if_denied: str = ""
 ) -> tuple[Finding, AnswerT | None]:
     """The same, and what was answered; None where nothing was."""
     answer, found = None, Finding(subject, Health.WELL, f"{action} is permitted")
@@ -89,7 +91,8 @@ async def asked(
         sentence = f"{action}: {trouble}"
         if not isinstance(trouble, Missing):
             health, remedy = next((h, r) for kind, h, r in _TROUBLES if isinstance(trouble, kind))
-            found = Finding(subject, health, sentence, remedy.format(action=action), trouble.reason)
+            more = if_denied if type(trouble) is Denied else ""
+            found = Finding(subject, health, sentence, remedy.format(action=action) + more, trouble.reason)
         elif if_missing:
             found = Finding(subject, Health.ILL, sentence, if_missing, trouble.reason)
     return found, answer

@@ -23,6 +23,7 @@ _HAS_VERSIONS = (
 )
 _WITHOUT_VERSIONS = "name a bucket of the probes' own that keeps none"
 _NO_OBJECT = "put the object there, or name another in object_key"
+_WHO_PAYS = "; where the requester pays it is denied all the same, for no probe says that it will: name another bucket"
 
 
 async def try_uploads(
@@ -63,9 +64,8 @@ async def try_downloads(
                 return
     key = object_key or f"{key_prefix}{_NAME}"
     reading = store.look_at(bucket, key, _READ_BYTES)
-    yield await tried(
-        subject, _action(bucket, "s3:GetObject"), reading, if_missing=_NO_OBJECT if object_key else ""
-    )
+    named = {"if_missing": _NO_OBJECT, "if_denied": _WHO_PAYS} if object_key else {}
+    yield await tried(subject, _action(bucket, "s3:GetObject"), reading, **named)
 
 
 def _action(bucket: str, name: str) -> str:

@@ -395,6 +395,16 @@ async def test_an_answer_that_is_no_text_may_have_been_done() -> None:
             await queues.create_queue("queue", {})
 
 
+@pytest.mark.parametrize("told", ["", "nan", "-1", "many"])
+@pytest.mark.parametrize("name", ["VisibilityTimeout", "ApproximateNumberOfMessages"])
+async def test_an_attribute_that_is_no_number_is_no_answer_of_sqs(name: str, told: str) -> None:
+    """One of a watched queue ended the daemon, again after each start."""
+    body = json.dumps({"Attributes": {name: told}})
+    async with Oracle(200, body).serving() as url, queues_at(url) as queues:
+        with pytest.raises(Unreachable, match=f"none of this service: .*{name}"):
+            await queues.queue_attributes("http://queue/1/q")
+
+
 @pytest.mark.parametrize(
     ("status", "code", "kind"),
     [

@@ -7,10 +7,16 @@ import hashlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
+from botocore.parsers import ResponseParserError
+
 from penstock.probes.aws.access import Access
 from penstock.probes.aws.answers import must_have, raise_first, translated
 from penstock.probes.aws.client import open_client
 from penstock.probes.outside import ReceivedMessage
+
+_NUMBERS = frozenset(
+    {"VisibilityTimeout", "ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"}
+)
 
 
 @contextlib.asynccontextmanager
@@ -49,7 +55,11 @@ class AwsMessageQueues:
     async def queue_attributes(self, url: str) -> dict[str, str]:
         with translated("reading the queue's attributes"):
             answer = await self._client.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])
-            return {str(name): str(value) for name, value in answer.get("Attributes", {}).items()}
+            told = {str(name): str(value) for name, value in answer.get("Attributes", {}).items()}
+            for name in _NUMBERS & told.keys():
+                if not told[name].isdecimal():
+                    raise ResponseParserError(f"{name} is {told[name]!r}")
+            return told
 
     async def send(self, url: str, bodies: Sequence[str], *, group_ids: Sequence[str] = ()) -> int:
         messages = [{"MessageBody": body} for body in bodies]

@@ -469,6 +469,8 @@ async def test_name_that_cannot_be_resolved() -> None:
     """A name without an address is said to be one."""
     with pytest.raises(Unsent, match=r"penstock\.invalid cannot be resolved"):
         await put_at("http://penstock.invalid")
+    with pytest.raises(Unsent, match=r"cannot be resolved: .* and use_fips_endpoint"):
+        await put_at("http://s3-fips.nowhere-1.invalid")
 
 
 async def test_a_proxy_that_is_in_the_way_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

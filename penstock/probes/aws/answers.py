@@ -299,7 +299,8 @@ def _connection_trouble(error: sdk_errors.EndpointConnectionError, *, is_made: b
     host = urlsplit(str(error.kwargs.get("endpoint_url", ""))).netloc
     if isinstance(cause, socket.gaierror):
         name = getattr(failure, "host", host)  # or that of a proxy
-        return f"the name {name} cannot be resolved: check the region, the endpoint, the proxy and DNS"
+        more = ", and use_fips_endpoint, for which few regions have one" if "-fips" in name else ""
+        return f"the name {name} cannot be resolved: check the region, the endpoint, the proxy and DNS{more}"
     if is_made:
         return f"{host} closed the connection before the answer"
     sentence = _CONNECTION_TROUBLES.get(getattr(cause, "errno", None))

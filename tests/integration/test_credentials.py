@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,9 +13,11 @@ import pytest
 from aiohttp import web
 
 from penstock.lab.server import serving
+from penstock.probes.aws import credentials
 from penstock.probes.aws.access import Access
 from penstock.probes.aws.objects import open_object_store
 from penstock.probes.outside import Unidentified, Unsent
+from tests.waiting import comes
 
 SECRET = "do-not-print-this-anywhere"  # noqa: S105 - it opens nothing
 GRANTED = """\
@@ -124,6 +127,46 @@ async def test_a_program_that_gives_no_credentials_is_named_and_what_it_wrote_is
         with pytest.raises(Unidentified, match=f"fetching the credentials: .*{says}") as caught:
             await surroundings.put()
     assert SECRET not in str(caught.value)
+
+
+async def test_a_program_that_never_ends_is_ended_and_not_waited_for(
+    surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The daemon probed for good, doctor said nothing, and each try left a program behind."""
+    monkeypatch.setattr(credentials, "FINDING_SECONDS_MAX", 0.5)
+    mark = f"{os.getpid()}.{3600}"  # seconds that nobody else sleeps for
+    base = f"[profile base]\ncredential_process = sh -c 'sleep {mark}; true'\n"
+    role = "[default]\nrole_arn = arn:aws:iam::1:role/probes\nsource_profile = base\n"
+    for text in (base.replace("profile base", "default"), role + base):
+        surroundings.write("config", text)
+        async with surroundings.there():
+            with pytest.raises(Unidentified, match=r"none came within 0\.5 s"):
+                await surroundings.put()
+    await comes(lambda: not any(mark in command for command in commands()), 20.0)
+
+
+def commands() -> Iterator[str]:
+    """Of all that runs."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # gone meanwhile
+            yield path.read_text(errors="replace")
+
+
+async def test_a_code_that_nobody_can_type_is_not_asked_for(
+    surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The SDK asked for it at the connection to the daemon, which failed three cycles, and ended it."""
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    role = (
+        "role_arn = arn:aws:iam::1:role/probes\nsource_profile = base\nmfa_serial = arn:aws:iam::1:mfa/me\n"
+    )
+    base = f"[profile base]\naws_access_key_id = KEY\naws_secret_access_key = {SECRET}\n"
+    surroundings.write("config", f"[default]\n{role}{base}")
+    access = Access(region="eu-west-1", endpoint_url="http://127.0.0.1:1")
+    async with open_object_store(access) as store:
+        for _ in range(2):
+            with pytest.raises(Unidentified, match="name a profile without mfa_serial"):
+                await store.put_object("bucket", "key", b"x")
 
 
 async def test_what_a_container_is_told_in_place_of_credentials_is_told(

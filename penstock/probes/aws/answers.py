@@ -154,6 +154,9 @@ _FAILURES: Mapping[type[RequestError], Mapping[type[Exception], str]] = {
             "profile"
         ),
         sdk_errors.ProfileNotFound: "the profile is not there: correct its name or the file of profiles",
+        sdk_errors.RefreshWithMFAUnsupportedError: (
+            "the role wants the code of an MFA device, and nobody is here to type it: name a profile without mfa_serial"
+        ),
         sdk_errors.MetadataRetrievalError: "the credentials could not be fetched from the metadata service",
         sdk_errors.TokenRetrievalError: "the session's token could not be fetched: log in again",
         sdk_errors.NoAuthTokenError: "there is no session token: log in again",

@@ -12,14 +12,13 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from aiobotocore.config import AioConfig
-from aiobotocore.session import AioSession
 from botocore.parsers import ResponseParserError
 
 from penstock.clock import SystemClock
 from penstock.probes.aws.access import Access
 from penstock.probes.aws.answers import identified, is_unidentified, translated
 from penstock.probes.aws.bodies import PacedBodySession
-from penstock.probes.aws.files import LeanFiles
+from penstock.probes.aws.credentials import in_time, session_of
 from penstock.probes.outside import CONNECTION_IDLE_SECONDS_MAX
 
 LOOK_AGAIN_SECONDS = 5.0  # between looks for other credentials, where those there are do not serve
@@ -58,8 +57,8 @@ async def open_client(
     }
     async with contextlib.AsyncExitStack() as stack:
         with identified():
-            session = _session(access)
-            found = None if explicit else await session.get_credentials()
+            session = session_of(access)
+            found = None if explicit else await in_time(session.get_credentials())
         with translated(f"setting up the client for {service}"):
             opening = session.create_client(
                 service,
@@ -75,14 +74,6 @@ async def open_client(
             client.meta.events.register(f"after-call.{service}", identity.note_answer)
             client.meta.events.register(f"before-sign.{service}", identity.sign)
         yield client
-
-
-def _session(access: Access) -> AioSession:
-    """Where credentials are found; roles are assumed in the region, which create_client alone would tell it."""
-    session = AioSession(profile=access.profile)
-    session.get_component("data_loader").file_loader = LeanFiles()
-    session.set_config_variable("region", access.region)
-    return session
 
 
 class _Identity:
@@ -107,11 +98,11 @@ class _Identity:
         if self._is_wanted and seconds >= self._look_seconds:
             self._look_seconds = seconds + LOOK_AGAIN_SECONDS
             with identified():
-                self._found = await _session(self._access).get_credentials() or self._found
+                self._found = await in_time(session_of(self._access).get_credentials()) or self._found
             self._is_wanted = self._found is None
         if self._found is not None:
             with identified():
-                await self._found.get_frozen_credentials()
+                await in_time(self._found.get_frozen_credentials())
             request.context.setdefault("signing", {})["request_credentials"] = self._found
 
 

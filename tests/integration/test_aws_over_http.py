@@ -154,6 +154,7 @@ async def put_at(url: str, body: bytes = b"x", *, read_timeout_seconds: float = 
         (400, "KMS.AccessDeniedException", Barred, "kms:Decrypt"),
         (429, "TooManyRequests", Throttled, "fewer requests"),
         (403, "AccessDenied", Denied, "IAM policy"),
+        (403, "AccountProblem", Denied, "AccountProblem, why"),
         (403, "InvalidAccessKeyId", Unidentified, "access key is unknown"),
         (403, "SignatureDoesNotMatch", Unidentified, "secret key"),
         (403, "RequestTimeTooSkewed", Barred, "clock"),

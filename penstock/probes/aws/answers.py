@@ -253,12 +253,15 @@ def _from_answer(error: sdk_errors.ClientError, doing: str) -> RequestError:
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     message = str(told.get("Message", ""))
     by_message = next((known for words, known in _MESSAGES.items() if words in message), None)
-    known = by_message or _ANSWERS.get(code) or _STATUSES.get(status)
+    by_word = by_message or _ANSWERS.get(code)
+    known = by_word or _STATUSES.get(status)
     if known is None:
         failure = Failed if status >= 500 else Refused
         return failure(f"the answer was {status} {code}: {_one_line(message)}", doing=doing)
     kind, sentence = known
     more = _named_region(error) if sentence is _OTHER_REGION else ""
+    if by_word is None and message:  # the status alone says too little, such as of an account with a problem
+        more = f", {_one_line(message)}"
     if issubclass(kind, Denied) and (reason := _REASON.search(message)) is not None:
         more = f", {_one_line(reason[0])}"
     return kind(f"{sentence} ({code or status}{more})", doing=doing)

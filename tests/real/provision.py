@@ -28,7 +28,27 @@ NODE_EXPORTER_VERSION = "1.12.1"
 TELEGRAF_VERSION = "1.37.2"
 # Those of its own example for a host: nobody compiles all of its plugins within minutes.
 TELEGRAF_INPUTS = ("cpu", "disk", "diskio", "kernel", "mem", "net", "processes", "swap", "system")
-AWS_CLI_VERSION = "1.46.3"  # the second version is in no package registry
+AWS_CLI_VERSION = "1.46.3"
+# The second version is the distribution's alone, with what it needs.
+AWS_CLI_2 = (
+    "awscli",
+    *(
+        f"python3-{name}"
+        for name in (
+            *(
+                "awscrt",
+                "cffi-backend",
+                "colorama",
+                "cryptography",
+                "dateutil",
+                "distro",
+                "docutils",
+                "jmespath",
+            ),
+            *("prompt-toolkit", "roman", "ruamel.yaml", "ruamel.yaml.clib", "six", "urllib3", "wcwidth"),
+        )
+    ),
+)
 # DuckDB's own host of extensions is no package registry; others wrap httpfs for pip, of this version of DuckDB.
 READERS = (
     "s3fs==2026.9.0",
@@ -84,10 +104,10 @@ go 1.23
 require github.com/peak/s5cmd/v2 v{S5CMD_VERSION}
 """
 _AWS_PROGRAM = """\
-#!/usr/bin/env python3
+#!{python}
 import sys
 from pathlib import Path
-sys.path.insert(0, str(Path(__file__).parent / "lib"))
+sys.path.insert(0, str(Path(__file__).parent / "{packages}"))
 from awscli.clidriver import main
 sys.exit(main())
 """
@@ -133,6 +153,11 @@ def rclone() -> Path:
 def aws_cli() -> Path:
     """The client, under its own name. Raises BuildError."""
     return _built(f"awscli-{AWS_CLI_VERSION}", (), _build_aws_cli) / "aws"
+
+
+def aws_cli_2() -> Path:
+    """The second version of it, of the distribution's. Raises ToolMissingError."""
+    return _built("awscli-2", ("apt-get", "dpkg-deb"), _build_aws_cli_2) / "aws"
 
 
 def readers() -> Path:
@@ -266,8 +291,17 @@ def _build_rclone(directory: Path) -> None:
 def _build_aws_cli(directory: Path) -> None:
     """Into a folder of its own, because it wants other versions of what the project itself has."""
     _run([*_PIP, "--target", "lib", f"awscli=={AWS_CLI_VERSION}"], directory, {})
+    _write_aws_program(directory, "/usr/bin/env python3", "lib")
+
+
+def _build_aws_cli_2(directory: Path) -> None:
+    _unpack_of_distribution(directory, *AWS_CLI_2)
+    _write_aws_program(directory, "/usr/bin/python3", "usr/lib/python3/dist-packages")
+
+
+def _write_aws_program(directory: Path, python: str, packages: str) -> None:
     program = directory / "aws"
-    program.write_text(_AWS_PROGRAM)
+    program.write_text(_AWS_PROGRAM.format(python=python, packages=packages))
     program.chmod(0o755)
 
 

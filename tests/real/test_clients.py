@@ -187,7 +187,7 @@ def _rclone(bench: Bench, before: str, flags: str, remote: str = "real") -> None
 def aws_commands(bench: Bench) -> None:
     """As commands, which write into the configuration that is named."""
     _aws(bench, bench.exported("aws-cli"))
-    assert "preferred_transfer_client = classic" in (bench.folder / "aws-config").read_text()
+    assert "preferred_transfer_client = default" in (bench.folder / "aws-config").read_text()
 
 
 def aws_configuration(bench: Bench) -> None:
@@ -196,9 +196,14 @@ def aws_configuration(bench: Bench) -> None:
     _aws(bench, "")
 
 
-def _aws(bench: Bench, before: str) -> None:
+def aws_2_commands(bench: Bench) -> None:
+    """The same by the second version, which refuses what it does not know."""
+    _aws(bench, bench.exported("aws-cli"), provision.aws_cli_2)
+
+
+def _aws(bench: Bench, before: str, program: Callable[[], Path] = provision.aws_cli) -> None:
     copy = f"aws --endpoint-url {bench.url} s3 cp --only-show-errors big s3://{bench.bucket}/big"
-    bench.shell(provision.aws_cli(), f"{before}\n{copy}")
+    bench.shell(program(), f"{before}\n{copy}")
 
 
 CLIENTS: tuple[Callable[[Bench], None], ...] = (
@@ -210,6 +215,7 @@ CLIENTS: tuple[Callable[[Bench], None], ...] = (
     rclone_configuration,
     aws_commands,
     aws_configuration,
+    aws_2_commands,
 )
 
 
@@ -233,8 +239,9 @@ def test_a_client_uploads_as_exported(client: Callable[[Bench], None], bench: Be
         (provision.s5cmd, "s5cmd cp big s3://{bucket}/big"),
         (provision.rclone, "rclone copyto --s3-no-check-bucket big real:{bucket}/big"),
         (provision.aws_cli, "aws s3 cp --only-show-errors big s3://{bucket}/big --endpoint-url {url}"),
+        (provision.aws_cli_2, "aws s3 cp --only-show-errors big s3://{bucket}/big --endpoint-url {url}"),
     ],
-    ids=["s5cmd", "rclone", "aws"],
+    ids=["s5cmd", "rclone", "aws", "aws 2"],
 )
 def test_a_client_uploads_as_it_is_run(program: Callable[[], Path], command: str, bench: Bench) -> None:
     """`penstock exec` does the same without a word of the user, and leaves no configuration behind."""

@@ -1,6 +1,6 @@
 """Knows what s5cmd, rclone, the AWS CLI, Mountpoint and WAL-G can be told.
 
-From the sources of s5cmd 2.3, rclone 1.76, the AWS CLI 1.46 and 2.36, Mountpoint for Amazon S3 1.24 and WAL-G 3.
+From the sources of s5cmd 2.3, rclone 1.76, the AWS CLI 1.46, 2.9 and 2.36, Mountpoint for Amazon S3 1.24 and WAL-G 3.
 """
 
 from __future__ import annotations
@@ -87,8 +87,9 @@ def _aws_cli(advised: Transfer) -> Iterator[Option]:
     if advised.rate_limit_bytes_per_second is not None:
         limit = f"{max(1, advised.rate_limit_bytes_per_second // 1024)}KB/s"  # its KB has 1,024 bytes
         yield Option("s3", "max_bandwidth", limit, ("rate_limit_bytes_per_second",))
-    # Version 2 may choose the CRT by itself, which ignores the number of requests; version 1 passes over this.
-    yield Option("s3", "preferred_transfer_client", "classic", ("thread_count",))
+    # Version 2 may choose the CRT by itself, which ignores the number of requests; version 1 passes over this. It is
+    # the older name of "classic": by the newer one 2.9, as in Debian 12, refuses every transfer.
+    yield Option("s3", "preferred_transfer_client", "default", ("thread_count",))
 
 
 def _aws_section(translation: Translation) -> list[str]:

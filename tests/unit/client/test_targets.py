@@ -114,7 +114,7 @@ UPLOADS: dict[str, dict[str, Any]] = {
             "max_concurrent_requests": 32,
             "multipart_chunksize": PART,
             "multipart_threshold": PART,
-            "preferred_transfer_client": "classic",
+            "preferred_transfer_client": "default",
         }
     },
     "s5cmd": {"s5cmd": {"--numworkers": 1}, "cp": {"--concurrency": 32, "--part-size": 16}},
@@ -261,7 +261,7 @@ DOWNLOADS: dict[str, dict[str, Any]] = {
             "max_concurrent_requests": 32,
             "multipart_chunksize": RANGE,
             "multipart_threshold": RANGE,
-            "preferred_transfer_client": "classic",
+            "preferred_transfer_client": "default",
         }
     },
     "s5cmd": {"s5cmd": {"--numworkers": 1}, "cp": {"--concurrency": 32, "--part-size": 8}},
@@ -565,7 +565,7 @@ def test_a_size_nearby_moves_the_threshold_and_the_part() -> None:
                 "aws configure set s3.max_concurrent_requests 32",
                 f"aws configure set s3.multipart_chunksize {PART}",
                 f"aws configure set s3.multipart_threshold {PART}",
-                "aws configure set s3.preferred_transfer_client classic",
+                "aws configure set s3.preferred_transfer_client default",
             ],
         ),
         ("pyarrow", "env", ["export ARROW_IO_THREADS=32"]),

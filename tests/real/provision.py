@@ -58,6 +58,11 @@ READERS = (
     "duckdb-ext-httpfs==1.4.4.20260205",
 )
 AWS_SDK_FOR_JAVA_VERSION = "2.57.8"
+AWS_SDK_FOR_GO = {
+    "github.com/aws/aws-sdk-go-v2/config": "1.33.18",
+    "github.com/aws/aws-sdk-go-v2/feature/s3/manager": "1.23.24",
+    "github.com/aws/aws-sdk-go-v2/feature/s3/transfermanager": "0.5.7",
+}
 AWS_SDK_FOR_JAVASCRIPT = (
     "@aws-sdk/client-s3@3.1175.0",
     "@aws-sdk/lib-storage@3.1175.0",
@@ -77,11 +82,10 @@ _POM = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>penstock</groupId><artifactId>jars</artifactId><version>1</version><packaging>pom</packaging>
-  <dependencies>
-    <dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version></dependency>
-  </dependencies>
+  <dependencies>{dependencies}</dependencies>
 </project>
 """
+_DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
 _RUST_PACKAGE = f"""\
 [package]
 name = "advice"
@@ -95,6 +99,14 @@ path = "advice.rs"
 [dependencies]
 serde_json = "={SERDE_JSON_VERSION}"
 chrono = "={CHRONO_VERSION}"
+"""
+_GO_MODULE = f"""\
+module penstock/told
+
+go 1.25
+
+require (
+{"".join(f"{name} v{version}{chr(10)}" for name, version in AWS_SDK_FOR_GO.items())})
 """
 _S5CMD_MODULE = f"""\
 module penstock/real-client
@@ -189,9 +201,9 @@ def jackson() -> Path:
 
 
 def aws_sdk_for_java() -> Path:
-    """The folder of jars with the client of S3. Raises ToolMissingError, BuildError."""
+    """The folder of jars with the clients of S3, with the CRT and without. Raises ToolMissingError, BuildError."""
     require("java")  # not for the build alone
-    return _built(f"aws-sdk-java-{AWS_SDK_FOR_JAVA_VERSION}", ("mvn",), _build_aws_sdk_for_java) / "lib"
+    return _built(f"aws-sdk-java-crt-{AWS_SDK_FOR_JAVA_VERSION}", ("mvn",), _build_aws_sdk_for_java) / "lib"
 
 
 def aws_sdk_for_javascript() -> Path:
@@ -239,6 +251,21 @@ def rust_program(source: Path) -> Path:
         _run(["cargo", "build", "--quiet"], directory, {"CARGO_TARGET_DIR": str(directory / "target")})
 
     return _built(name, ("cargo",), build) / "target/debug/advice"
+
+
+def go_program(source: Path) -> Path:
+    """The program of a file that needs the AWS SDK for Go. Raises ToolMissingError, BuildError."""
+    content = source.read_bytes()
+    name = f"go-{hashlib.sha256(content + _GO_MODULE.encode()).hexdigest()[:12]}"
+
+    def build(directory: Path) -> None:
+        (directory / "go.mod").write_text(_GO_MODULE)
+        (directory / "told.go").write_bytes(content)
+        _fetch(["go", "mod", "tidy"], directory)
+        _run(["go", "vet", "."], directory, {})
+        _run(["go", "build", "-o", "told", "."], directory, {})
+
+    return _built(name, ("go",), build) / "told"
 
 
 def cache_directory() -> Path:
@@ -311,16 +338,15 @@ def _build_readers(directory: Path) -> None:
 
 
 def _build_elasticmq(directory: Path) -> None:
-    _copy_jars(directory, group="org.elasticmq", artifact="elasticmq-server_2.13", version=ELASTICMQ_VERSION)
+    _copy_jars(directory, "org.elasticmq", "elasticmq-server_2.13", version=ELASTICMQ_VERSION)
 
 
 def _build_jackson(directory: Path) -> None:
-    group, artifact = "com.fasterxml.jackson.core", "jackson-databind"
-    _copy_jars(directory, group=group, artifact=artifact, version=JACKSON_VERSION)
+    _copy_jars(directory, "com.fasterxml.jackson.core", "jackson-databind", version=JACKSON_VERSION)
 
 
 def _build_aws_sdk_for_java(directory: Path) -> None:
-    _copy_jars(directory, group="software.amazon.awssdk", artifact="s3", version=AWS_SDK_FOR_JAVA_VERSION)
+    _copy_jars(directory, "software.amazon.awssdk", "s3", "aws-crt-client", version=AWS_SDK_FOR_JAVA_VERSION)
 
 
 def _build_aws_sdk_for_javascript(directory: Path) -> None:
@@ -360,8 +386,9 @@ def _build_distribution(suite: str, directory: Path) -> None:
     _fetch(["debootstrap", *options, suite, "root", mirror, *script], directory)
 
 
-def _copy_jars(directory: Path, **coordinates: str) -> None:
-    (directory / "pom.xml").write_text(_POM.format(**coordinates))
+def _copy_jars(directory: Path, group: str, *artifacts: str, version: str) -> None:
+    dependencies = "".join(_DEPENDENCY.format(group, artifact, version) for artifact in artifacts)
+    (directory / "pom.xml").write_text(_POM.format(dependencies=dependencies))
     plugin = f"org.apache.maven.plugins:maven-dependency-plugin:{_MAVEN_DEPENDENCY_PLUGIN_VERSION}"
     _fetch(["mvn", "-q", "-B", f"{plugin}:copy-dependencies", "-DoutputDirectory=lib"], directory)
 

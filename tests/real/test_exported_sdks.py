@@ -68,6 +68,12 @@ def asserted_parts(truth: Truth, thread_count: int) -> None:
     assert len(truth.connections) <= thread_count + 1
 
 
+def asserted_ranges(truth: Truth, count: int, thread_count: int) -> None:
+    """The same of reading; connections are those of both ways."""
+    assert truth.counts["GetObject"] == count
+    assert truth.at_once_max["GetObject"] == thread_count
+
+
 _JAVASCRIPT = """
 import {{ S3Client as Client, GetObjectCommand }} from "@aws-sdk/client-s3";
 import {{ Upload }} from "@aws-sdk/lib-storage";
@@ -126,6 +132,7 @@ _JAVA = """
 import java.net.URI;
 import java.nio.file.Path;
 import software.amazon.awssdk.core.async.AsyncRequestBody;
+import software.amazon.awssdk.core.async.AsyncResponseTransformer;
 import software.amazon.awssdk.http.nio.netty.NettyNioAsyncHttpClient;
 import software.amazon.awssdk.services.s3.S3AsyncClient;
 import software.amazon.awssdk.services.s3.multipart.MultipartConfiguration;
@@ -133,14 +140,29 @@ import software.amazon.awssdk.services.s3.multipart.ParallelConfiguration;
 
 class Told {{
   public static void main(String[] given) {{
-    var split = {split}.parallelConfiguration({parallel}.build());
-    try (var s3 = S3AsyncClient.builder().multipartEnabled(true).multipartConfiguration(split.build())
-        .httpClientBuilder({http}).endpointOverride(URI.create(given[0])).forcePathStyle(true).build()) {{
-      s3.putObject(to -> to.bucket(given[1]).key("big"), AsyncRequestBody.fromFile(Path.of(given[2]))).join();
+    try (var s3 = {client}.endpointOverride(URI.create(given[0])).forcePathStyle(true).build()) {{
+      {call}.join();
     }}
   }}
 }}
 """
+_JAVA_UPLOAD = (
+    's3.putObject(to -> to.bucket(given[1]).key("big"), AsyncRequestBody.fromFile(Path.of(given[2])))'
+)
+_JAVA_DOWNLOAD = """
+s3.getObject(from -> from.bucket(given[1]).key("big"), AsyncResponseTransformer.toFile(Path.of(given[2] + ".back")))
+"""
+
+
+def java(folder: Path, client: str, call: str, url: str, bucket: str) -> None:
+    """Run a program with this builder of a client and this call; javac has nothing to say about it."""
+    jars = f"{provision.aws_sdk_for_java()}/*"
+    source = folder / "Told.java"
+    source.write_text(_JAVA.format(client=client, call=call))
+    subprocess.run(["javac", "-Xlint:all", "-Werror", "-cp", jars, "-d", folder, source], check=True)
+    command = ["java", "-cp", f"{folder}:{jars}", "Told", url, bucket, str(folder / "big")]
+    done = ran(command, env=ENVIRONMENT)
+    assert done.returncode == 0, done.stderr
 
 
 def test_java_sends_as_many_parts_at_once_as_advised(
@@ -148,23 +170,145 @@ def test_java_sends_as_many_parts_at_once_as_advised(
 ) -> None:
     """Without the CRT: by its buffer alone it sent all parts of a file at once."""
     url, proxy = way
-    jars = f"{provision.aws_sdk_for_java()}/*"
     (tmp_path / "big").write_bytes(bytes(SIZE))
     lines = exported("java-sdk-v2", advice("s3_upload", 2, PART, connection_pool_count=20))
     named = {line.partition(".")[0]: line for line in lines}
-    source = tmp_path / "Told.java"
-    source.write_text(
-        _JAVA.format(
-            split=named["MultipartConfiguration"],
-            parallel=named["ParallelConfiguration"],
-            http=named["NettyNioAsyncHttpClient"],
-        )
+    split = (
+        f"{named['MultipartConfiguration']}.parallelConfiguration({named['ParallelConfiguration']}.build())"
     )
-    subprocess.run(["javac", "-cp", jars, "-d", tmp_path, source], check=True)
-    command = ["java", "-cp", f"{tmp_path}:{jars}", "Told", url, bucket, str(tmp_path / "big")]
-    done = ran(command, env=ENVIRONMENT)
-    assert done.returncode == 0, done.stderr
+    client = (
+        f"S3AsyncClient.builder().multipartEnabled(true).multipartConfiguration({split}.build())"
+        f".httpClientBuilder({named['NettyNioAsyncHttpClient']})"
+    )
+    java(tmp_path, client, _JAVA_UPLOAD, url, bucket)
     asserted_parts(proxy.truth, 2)
+
+
+def test_java_with_the_crt_sends_and_reads_as_advised(
+    way: tuple[str, FaultProxy], bucket: str, tmp_path: Path
+) -> None:
+    """Its connections are those that it is told, also where they are fewer than its ten."""
+    url, proxy = way
+    (tmp_path / "big").write_bytes(bytes(SIZE))
+    java(tmp_path, exported("java-sdk-v2", advice("s3_upload", 3, PART))[0], _JAVA_UPLOAD, url, bucket)
+    asserted_parts(proxy.truth, 3)
+    document = advice("s3_download", 4, 4 * MiB, read_ahead_bytes=16 * MiB)
+    java(tmp_path, exported("java-sdk-v2-download", document)[0], _JAVA_DOWNLOAD, url, bucket)
+    assert (tmp_path / "big.back").read_bytes() == bytes(SIZE)
+    asserted_ranges(proxy.truth, 11, 4)
+
+
+_GO = """
+package main
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"os"
+
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/feature/s3/manager"
+	"github.com/aws/aws-sdk-go-v2/feature/s3/transfermanager"
+	"github.com/aws/aws-sdk-go-v2/feature/s3/transfermanager/types"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+)
+
+func check(err error) {{
+	if err != nil {{
+		panic(err)
+	}}
+}}
+
+func main() {{
+	ctx, how, bucket, key, name := context.Background(), os.Args[1], &os.Args[2], &os.Args[3], os.Args[4]
+	get := &s3.GetObjectInput{{Bucket: bucket, Key: key}}
+	transport := awshttp.NewBuildableClient().WithTransportOptions({transport})
+	settings, err := config.LoadDefaultConfig(ctx, config.WithHTTPClient(transport))
+	check(err)
+	client := s3.NewFromConfig(settings, func(o *s3.Options) {{ o.UsePathStyle = true }})
+	sends := transfermanager.New(client, {sends})
+	reads := transfermanager.New(client, {reads})
+	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	check(err)
+	switch how {{
+	case "send":
+		_, err = sends.UploadObject(ctx, &transfermanager.UploadObjectInput{{Bucket: bucket, Key: key, Body: file}})
+	case "send as before":
+		put := &s3.PutObjectInput{{Bucket: bucket, Key: key, Body: file}}
+		_, err = manager.NewUploader(client, {uploads}).Upload(ctx, put)
+	case "read":
+		to := &transfermanager.DownloadObjectInput{{Bucket: bucket, Key: key, WriterAt: file}}
+		_, err = reads.DownloadObject(ctx, to)
+	case "read on":
+		object, failed := reads.GetObject(ctx, &transfermanager.GetObjectInput{{Bucket: bucket, Key: key}})
+		check(failed)
+		_, err = io.Copy(file, object.Body)
+	case "read as before":
+		_, err = manager.NewDownloader(client, {downloads}).Download(ctx, file, get)
+	}}
+	check(err)
+}}
+"""
+
+
+def test_go_sends_and_reads_as_advised(s3_url: str, bucket: str, tmp_path: Path) -> None:
+    """By both of its managers, to files and to a stream, the functions pasted as they are."""
+    sends, uploads, transport = exported("go-transfermanager", advice("s3_upload", 3, PART))
+    reading = advice("s3_download", 4, 4 * MiB, read_ahead_bytes=16 * MiB)
+    reads, downloads, _ = exported("go-transfermanager-download", reading)
+    source = tmp_path / "told.go"
+    words = {"sends": sends, "uploads": uploads, "reads": reads, "downloads": downloads}
+    source.write_text(_GO.format(**words, transport=transport))
+    program = provision.go_program(source)
+    (tmp_path / "big").write_bytes(bytes(SIZE))
+
+    def truth_of(how: str, name: str) -> Truth:
+        with between(PATH, s3_url) as (url, proxy):
+            environment = {**ENVIRONMENT, "AWS_ENDPOINT_URL_S3": url}
+            done = ran([program, how, bucket, "big", tmp_path / name], env=environment)
+            assert done.returncode == 0, done.stderr
+            return proxy.truth
+
+    for how in ("send", "send as before"):
+        asserted_parts(truth_of(how, "big"), 3)
+    for how in ("read", "read on", "read as before"):
+        asserted_ranges(truth_of(how, how), 11, 4)
+        assert (tmp_path / how).read_bytes() == bytes(SIZE)
+
+
+def test_duckdb_sends_the_parts_that_it_is_told(s3_url: str, bucket: str) -> None:
+    """It rounds them up to its own blocks, and so they are exported."""
+    lines = exported("duckdb", advice("s3_upload", 3, PART))
+    environment = {**ENVIRONMENT, "PYTHONPATH": str(provision.readers())}
+    done = ran([sys.executable, "-c", _DUCKDB, s3_url, bucket, "\n".join(lines)], env=environment)
+    assert done.returncode == 0, done.stderr
+    told = translate(TARGETS["duckdb"], advice("s3_upload", 3, PART)).named()
+    part = int(told["s3_uploader_max_filesize"].removesuffix("B")) // told["s3_uploader_max_parts_per_file"]
+    first = servers.plain_client("s3", s3_url).get_object(Bucket=bucket, Key="data", PartNumber=1)
+    first["Body"].close()
+    assert first["ContentLength"] == part
+
+
+_DUCKDB = """
+import os, sys
+from pathlib import Path
+import duckdb
+url, bucket, told = sys.argv[1:]
+extension = next(Path(duckdb.__file__).parents[1].glob("duckdb_ext/extensions/*/*/httpfs.duckdb_extension"))
+database = duckdb.connect(config={"allow_unsigned_extensions": True})
+database.execute(f"INSTALL '{extension}'")
+for line in told.splitlines():
+    database.execute(line)
+key, secret, region = (os.environ[f"AWS_{name}"] for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "REGION"))
+database.execute(
+    f"CREATE SECRET (TYPE s3, KEY_ID '{key}', SECRET '{secret}', REGION '{region}', "
+    f"ENDPOINT '{url.removeprefix('http://')}', URL_STYLE 'path', USE_SSL false)"
+)
+rows = "(SELECT hash(i) a, hash(a) b, hash(b) c FROM range(600000) t(i))"
+database.execute(f"COPY {rows} TO 's3://{bucket}/data' (FORMAT parquet, COMPRESSION uncompressed)")
+"""
 
 
 _POLARS = """

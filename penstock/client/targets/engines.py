@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from penstock.client.targets.advised import Transfer
     from penstock.client.targets.target import Translation
 
-DUCKDB_BLOCK_BYTES = 1 << 18
-"""httpfs rounds a part up to whole blocks of DuckDB's storage."""
+DUCKDB_BLOCK_BYTES = (1 << 18) - 8
+"""httpfs rounds a part up to whole blocks of DuckDB's storage, without their checksums (httpfs 1.5, seen)."""
 DUCKDB_FILE_BYTES_MAX = 5 * 10**12
 """The largest s3_uploader_max_filesize; the smallest, 50 GB, is below 10,000 of the smallest parts."""
 

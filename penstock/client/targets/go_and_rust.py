@@ -66,11 +66,14 @@ def _rust_download(advised: Transfer) -> Iterator[Option]:
     yield from carried(advised, "coalesce_ranges", {"coalesce": "coalesced_gap_bytes"})
 
 
+# Seen: all seven parts of one write of 42 MiB at once, where three were advised; three in writes of a part or less.
+_WRITES = "writes of a part at the most: the parts of a larger one all go at once"
 _RUST_LINES = {  # by what is passed the options; those of obstore are for Python
     "LimitStore": "LimitStore::new(store, {max_requests})  // ranges of {range_size_bytes} bytes for get_range",
-    "BufWriter": "BufWriter::with_capacity(store, path, {with_capacity}).with_max_concurrency({with_max_concurrency})",
+    "BufWriter": "BufWriter::with_capacity(store, path, {with_capacity}).with_max_concurrency({with_max_concurrency})"
+    "  // " + _WRITES,
     "WriteMultipart": "WriteMultipart::new_with_chunk_size(upload, {new_with_chunk_size})"
-    "  // wait_for_capacity({wait_for_capacity}) before each write",
+    "  // wait_for_capacity({wait_for_capacity}) before each write; " + _WRITES,
     "ClientOptions": "ClientOptions::new().with_pool_max_idle_per_host({with_pool_max_idle_per_host})",
     "BufReader": "BufReader::with_capacity(store, &meta, {with_capacity})\n"
     "// Python: obstore.open_reader(store, path, buffer_size={with_capacity})",

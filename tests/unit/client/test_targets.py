@@ -10,6 +10,7 @@ from penstock.client.targets.target import Translation, translate
 from penstock.units import GiB, KiB, MiB
 
 PART = 16 * MiB
+DUCKDB_PART = 65 * (256 * KiB - 8)
 
 
 def an_upload(
@@ -172,7 +173,7 @@ UPLOADS: dict[str, dict[str, Any]] = {
     },
     "duckdb": {
         "s3_uploader_thread_limit": 32,
-        "s3_uploader_max_filesize": f"{10_000 * PART}B",
+        "s3_uploader_max_filesize": f"{10_000 * DUCKDB_PART}B",
         "s3_uploader_max_parts_per_file": 10_000,
     },
     "pyarrow": {"io_thread_count": 32},
@@ -490,12 +491,12 @@ def test_small_objects_are_not_split_and_threads_are_objects() -> None:
 
 
 def test_odd_sizes_are_rounded_up_in_whole_units() -> None:
-    """s5cmd has whole MiB, DuckDB whole blocks of 256 KiB; rclone and the SDKs take bytes."""
+    """s5cmd has whole MiB, DuckDB whole blocks of 256 KiB less 8 bytes; rclone and the SDKs take bytes."""
     document = an_upload(part=PART + 1)
     assert said("s5cmd", document).named()["cp"]["--part-size"] == 17
     assert said("rclone", document).named()["--s3-chunk-size"] == f"{PART + 1}B"
     largest = said("duckdb", document).named()["s3_uploader_max_filesize"]
-    assert largest == f"{10_000 * (PART + 256 * KiB)}B"
+    assert largest == f"{10_000 * DUCKDB_PART}B"
 
 
 @pytest.mark.parametrize(
@@ -591,7 +592,7 @@ def test_a_size_nearby_moves_the_threshold_and_the_part() -> None:
             [
                 "LOAD httpfs;",
                 "SET s3_uploader_thread_limit = 32;",
-                f"SET s3_uploader_max_filesize = '{10_000 * PART}B';",
+                f"SET s3_uploader_max_filesize = '{10_000 * DUCKDB_PART}B';",
                 "SET s3_uploader_max_parts_per_file = 10000;",
             ],
         ),
@@ -642,6 +643,22 @@ def test_a_size_nearby_moves_the_threshold_and_the_part() -> None:
                 "pyarrow.set_io_thread_count(32)",
                 (f"pyarrow.CacheOptions(hole_size_limit={GAP}, range_size_limit={RANGE}, prefetch_limit=32)"),
                 f"filesystem.open_input_stream(path, buffer_size={BLOCK})",
+            ],
+        ),
+        (
+            "rust-object-store",
+            "config",
+            [
+                (
+                    f"BufWriter::with_capacity(store, path, {PART}).with_max_concurrency(32)"
+                    "  // writes of a part at the most: the parts of a larger one all go at once"
+                ),
+                (
+                    f"WriteMultipart::new_with_chunk_size(upload, {PART})  // wait_for_capacity(32) before each write; "
+                    "writes of a part at the most: the parts of a larger one all go at once"
+                ),
+                "ClientOptions::new().with_pool_max_idle_per_host(33)",
+                f"// Python: obstore.put(store, path, file, max_concurrency=32, chunk_size={PART})",
             ],
         ),
         (

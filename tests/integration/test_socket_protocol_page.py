@@ -93,6 +93,19 @@ def test_every_description_is_text() -> None:
     assert set(described) == {'"'}
 
 
+def test_generators_of_clients_take_the_interface() -> None:
+    """They follow references to whole components alone, and name what they make by operations and by components."""
+    text = json.dumps(OPENAPI)
+    for section, name in re.findall(r'"\$ref": "#/components/([^"/]*)/([^"]*)"', text):
+        assert name in OPENAPI["components"][section], name
+    assert text.count('"$ref"') == text.count('"$ref": "#/components/')
+    calls = [call for methods in OPENAPI["paths"].values() for call in methods.values()]
+    assert len({call["operationId"] for call in calls}) == len(calls)
+    parts = OPENAPI["components"]
+    types = [name.replace("_", "").lower() for name in (*parts["parameters"], *parts["schemas"])]
+    assert len(set(types)) == len(types)
+
+
 def resolved(entry: dict[str, Any]) -> dict[str, Any]:
     """An entry of the interface, or what it refers to."""
     found: Any = entry

@@ -89,216 +89,71 @@ def credits_at(
     return left
 
 
-# Baselines in Mbit/s, by family and size.
-_FIVE = {"large": 750, "xlarge": 1250, "2xlarge": 2500, "4xlarge": 5000}
-_FIVE_LARGE = {
-    **_FIVE,
-    "8xlarge": 10000,
-    "12xlarge": 12000,
-    "16xlarge": 20000,
-    "24xlarge": 25000,
-    "metal": 25000,
-}
-_FIVE_COMPUTE = {
-    **_FIVE,
-    "9xlarge": 12000,
-    "12xlarge": 12000,
-    "18xlarge": 25000,
-    "24xlarge": 25000,
-    "metal": 25000,
-}
-_FIVE_COMPUTE_AMD = {**_FIVE, "8xlarge": 10000, "12xlarge": 12000, "16xlarge": 20000, "24xlarge": 20000}
-_FIVE_AMD = {**_FIVE, "8xlarge": 7500, "12xlarge": 10000, "16xlarge": 12000, "24xlarge": 20000}
-_GRAVITON_TWO = {
-    **_FIVE,
-    "medium": 500,
-    "8xlarge": 12000,
-    "12xlarge": 20000,
-    "16xlarge": 25000,
-    "metal": 25000,
-}
-_SIX = {
-    "medium": 390,
-    "large": 781,
-    "xlarge": 1562,
-    "2xlarge": 3125,
-    "4xlarge": 6250,
-    "8xlarge": 12500,
-    "12xlarge": 18750,
-    "16xlarge": 25000,
-    "24xlarge": 37500,
-    "32xlarge": 50000,
-    "48xlarge": 50000,
-    "metal": 50000,
-    "metal-24xl": 37500,
-    "metal-48xl": 50000,
-}
-_SEVEN_GRAVITON = {
-    "medium": 520,
-    "large": 937,
-    "xlarge": 1876,
-    "2xlarge": 3750,
-    "4xlarge": 7500,
-    "8xlarge": 15000,
-    "12xlarge": 22500,
-    "16xlarge": 30000,
-}
-_EIGHT_GRAVITON = {
-    **_SEVEN_GRAVITON,
-    "24xlarge": 40000,
-    "48xlarge": 50000,
-    "metal-24xl": 40000,
-    "metal-48xl": 50000,
-}
-_EIGHT = {
-    **_EIGHT_GRAVITON,
-    "32xlarge": 50000,
-    "48xlarge": 75000,
-    "96xlarge": 100000,
-    "metal-48xl": 75000,
-    "metal-96xl": 100000,
-}
-_NETWORK_FIVE = {
-    "large": 2100,
-    "xlarge": 4100,
-    "2xlarge": 8125,
-    "4xlarge": 16250,
-    "8xlarge": 25000,
-    "12xlarge": 50000,
-    "16xlarge": 75000,
-    "24xlarge": 100000,
-    "metal": 100000,
-}
-_NETWORK_FIVE_COMPUTE = {
-    "large": 3000,
-    "xlarge": 5000,
-    "2xlarge": 10000,
-    "4xlarge": 15000,
-    "9xlarge": 50000,
-    "18xlarge": 100000,
-    "metal": 100000,
-}
-_NETWORK_SIX = {
-    "large": 3125,
-    "xlarge": 6250,
-    "2xlarge": 12500,
-    "4xlarge": 25000,
-    "8xlarge": 50000,
-    "12xlarge": 75000,
-    "16xlarge": 100000,
-    "24xlarge": 150000,
-    "32xlarge": 200000,
-    "metal": 200000,
-}
-_NETWORK_EIGHT = {
-    **_NETWORK_SIX,
-    "48xlarge": 300000,
-    "96xlarge": 600000,
-    "metal-48xl": 300000,
-    "metal-96xl": 600000,
-}
-_NETWORK_GRAVITON_SIX = {**_NETWORK_SIX, "large": 3000, "xlarge": 6300}
-_NETWORK_GRAVITON = {
-    "medium": 3125,
-    "large": 6250,
-    "xlarge": 12500,
-    "2xlarge": 25000,
-    "4xlarge": 50000,
-    "8xlarge": 100000,
-    "12xlarge": 150000,
-    "16xlarge": 200000,
-    "metal": 200000,
-}
-_NETWORK_GRAVITON_EIGHT = {
-    **_NETWORK_GRAVITON,
-    "24xlarge": 300000,
-    "48xlarge": 600000,
-    "metal-24xl": 300000,
-    "metal-48xl": 600000,
-}
-_STORAGE_THREE = {
-    "large": 2100,
-    "xlarge": 4200,
-    "2xlarge": 8400,
-    "3xlarge": 12500,
-    "6xlarge": 25000,
-    "12xlarge": 50000,
-    "24xlarge": 100000,
-    "metal": 100000,
-}
-_STORAGE_FOUR = {
-    "large": 781,
-    "xlarge": 1875,
-    "2xlarge": 4687,
-    "4xlarge": 9375,
-    "8xlarge": 18750,
-    "12xlarge": 28120,
-    "16xlarge": 37500,
-    "24xlarge": 56250,
-    "32xlarge": 75000,
-    "metal": 75000,
-}
-_GRAPHICS_FOUR = {
-    "xlarge": 5000,
-    "2xlarge": 10000,
-    "4xlarge": 20000,
-    "8xlarge": 50000,
-    "12xlarge": 50000,
-    "16xlarge": 50000,
-    "metal": 100000,
-}
-_GRAPHICS_FIVE = {
-    "xlarge": 2500,
-    "2xlarge": 5000,
-    "4xlarge": 10000,
-    "8xlarge": 25000,
-    "12xlarge": 40000,
-    "16xlarge": 25000,
-    "24xlarge": 50000,
-    "48xlarge": 100000,
-}
-_TINY = {
-    "nano": 32,
-    "micro": 64,
-    "small": 128,
-    "medium": 256,
-    "large": 512,
-    "xlarge": 1024,
-    "2xlarge": 2048,
-}
-# Families, their peak in Mbit/s, and their baselines.
-_GROUPS: tuple[tuple[str, int, dict[str, int]], ...] = (
-    ("m5 m5d r5 r5d r5b", 10000, _FIVE_LARGE),
-    ("c5 c5d", 10000, _FIVE_COMPUTE),
-    ("c5a c5ad", 10000, _FIVE_COMPUTE_AMD),
-    ("m5a m5ad r5a r5ad", 10000, _FIVE_AMD),
-    ("c6g c6gd m6g m6gd r6g r6gd x2gd", 10000, _GRAVITON_TWO),
-    ("c6i c6id c6a m6i m6id m6a r6i r6id r6a c7i c7a m7i m7a r7i r7a", 12500, _SIX),
-    ("c7g c7gd m7g m7gd r7g r7gd", 12500, {**_SEVEN_GRAVITON, "metal": 30000}),
-    ("c8g c8gd m8g m8gd r8g r8gd x8g", 12500, _EIGHT_GRAVITON),
-    ("c8i c8id c8a m8i m8id m8a r8i r8id r8a", 12500, _EIGHT),
-    ("m5n m5dn r5n r5dn", 25000, _NETWORK_FIVE),
-    ("c5n", 25000, _NETWORK_FIVE_COMPUTE),
-    ("c6in m6in m6idn r6in r6idn im4gn", 25000, _NETWORK_SIX),
-    ("c8in m8in r8in", 25000, _NETWORK_EIGHT),
-    ("c6gn", 25000, _NETWORK_GRAVITON_SIX),
-    ("c7gn", 30000, _NETWORK_GRAVITON),
-    ("c8gn m8gn r8gn", 30000, _NETWORK_GRAVITON_EIGHT),
-    ("t3 t3a t4g", 5000, _TINY),
-    ("i3 r4", 10000, {**_FIVE, "8xlarge": 10000, "16xlarge": 25000, "metal": 25000}),
-    ("i4i i4g", 10000, _STORAGE_FOUR),
-    ("i3en", 25000, _STORAGE_THREE),
-    ("g4dn", 25000, _GRAPHICS_FOUR),
-    ("g5 g6", 10000, _GRAPHICS_FIVE),
-    ("trn1", 12500, {"2xlarge": 3125, "32xlarge": 800000}),
-    ("p3", 10000, {"2xlarge": 2500, "8xlarge": 10000, "16xlarge": 25000}),
-    ("p4d p4de", 400000, {"24xlarge": 400000}),
-    ("p3dn", 100000, {"24xlarge": 100000}),
-    ("p5", 100000, {"4xlarge": 100000, "48xlarge": 3200000}),
-    ("p5e p5en", 3200000, {"48xlarge": 3200000}),
-)
+def _read(table: str) -> dict[str, dict[str, int]]:
+    """What is said of each family, by name: a line goes on where it is set in."""
+    rows = (line.partition(": ") for line in table.strip().replace("\n    ", " ").splitlines())
+    return {
+        family: {name: int(value) for name, value in map(str.split, said.split(", "))}
+        for families, _, said in rows
+        for family in families.split()
+    }
+
+
+# In Mbit/s: the peak of families, and the baseline of each size.
+_BASELINE_MBPS = _read("""
+m5 m5d r5 r5d r5b: peak 10000, large 750, xlarge 1250, 2xlarge 2500, 4xlarge 5000, 8xlarge 10000, 12xlarge 12000,
+    16xlarge 20000, 24xlarge 25000, metal 25000
+c5 c5d: peak 10000, large 750, xlarge 1250, 2xlarge 2500, 4xlarge 5000, 9xlarge 12000, 12xlarge 12000, 18xlarge 25000,
+    24xlarge 25000, metal 25000
+c5a c5ad: peak 10000, large 750, xlarge 1250, 2xlarge 2500, 4xlarge 5000, 8xlarge 10000, 12xlarge 12000,
+    16xlarge 20000, 24xlarge 20000
+m5a m5ad r5a r5ad: peak 10000, large 750, xlarge 1250, 2xlarge 2500, 4xlarge 5000, 8xlarge 7500, 12xlarge 10000,
+    16xlarge 12000, 24xlarge 20000
+c6g c6gd m6g m6gd r6g r6gd x2gd: peak 10000, medium 500, large 750, xlarge 1250, 2xlarge 2500, 4xlarge 5000,
+    8xlarge 12000, 12xlarge 20000, 16xlarge 25000, metal 25000
+c6i c6id c6a m6i m6id m6a r6i r6id r6a c7i c7a m7i m7a r7i r7a: peak 12500, medium 390, large 781, xlarge 1562,
+    2xlarge 3125, 4xlarge 6250, 8xlarge 12500, 12xlarge 18750, 16xlarge 25000, 24xlarge 37500, 32xlarge 50000,
+    48xlarge 50000, metal 50000, metal-24xl 37500, metal-48xl 50000
+c7g c7gd m7g m7gd r7g r7gd: peak 12500, medium 520, large 937, xlarge 1876, 2xlarge 3750, 4xlarge 7500, 8xlarge 15000,
+    12xlarge 22500, 16xlarge 30000, metal 30000
+c8g c8gd m8g m8gd r8g r8gd x8g: peak 12500, medium 520, large 937, xlarge 1876, 2xlarge 3750, 4xlarge 7500,
+    8xlarge 15000, 12xlarge 22500, 16xlarge 30000, 24xlarge 40000, 48xlarge 50000, metal-24xl 40000, metal-48xl 50000
+c8i c8id c8a m8i m8id m8a r8i r8id r8a: peak 12500, medium 520, large 937, xlarge 1876, 2xlarge 3750, 4xlarge 7500,
+    8xlarge 15000, 12xlarge 22500, 16xlarge 30000, 24xlarge 40000, 32xlarge 50000, 48xlarge 75000, 96xlarge 100000,
+    metal-24xl 40000, metal-48xl 75000, metal-96xl 100000
+m5n m5dn r5n r5dn: peak 25000, large 2100, xlarge 4100, 2xlarge 8125, 4xlarge 16250, 8xlarge 25000, 12xlarge 50000,
+    16xlarge 75000, 24xlarge 100000, metal 100000
+c5n: peak 25000, large 3000, xlarge 5000, 2xlarge 10000, 4xlarge 15000, 9xlarge 50000, 18xlarge 100000, metal 100000
+c6in m6in m6idn r6in r6idn im4gn: peak 25000, large 3125, xlarge 6250, 2xlarge 12500, 4xlarge 25000, 8xlarge 50000,
+    12xlarge 75000, 16xlarge 100000, 24xlarge 150000, 32xlarge 200000, metal 200000
+c8in m8in r8in: peak 25000, large 3125, xlarge 6250, 2xlarge 12500, 4xlarge 25000, 8xlarge 50000, 12xlarge 75000,
+    16xlarge 100000, 24xlarge 150000, 32xlarge 200000, 48xlarge 300000, 96xlarge 600000, metal 200000,
+    metal-48xl 300000, metal-96xl 600000
+c6gn: peak 25000, large 3000, xlarge 6300, 2xlarge 12500, 4xlarge 25000, 8xlarge 50000, 12xlarge 75000,
+    16xlarge 100000, 24xlarge 150000, 32xlarge 200000, metal 200000
+c7gn: peak 30000, medium 3125, large 6250, xlarge 12500, 2xlarge 25000, 4xlarge 50000, 8xlarge 100000,
+    12xlarge 150000, 16xlarge 200000, metal 200000
+c8gn m8gn r8gn: peak 30000, medium 3125, large 6250, xlarge 12500, 2xlarge 25000, 4xlarge 50000, 8xlarge 100000,
+    12xlarge 150000, 16xlarge 200000, 24xlarge 300000, 48xlarge 600000, metal 200000, metal-24xl 300000,
+    metal-48xl 600000
+t3 t3a t4g: peak 5000, nano 32, micro 64, small 128, medium 256, large 512, xlarge 1024, 2xlarge 2048
+i3 r4: peak 10000, large 750, xlarge 1250, 2xlarge 2500, 4xlarge 5000, 8xlarge 10000, 16xlarge 25000, metal 25000
+i4i i4g: peak 10000, large 781, xlarge 1875, 2xlarge 4687, 4xlarge 9375, 8xlarge 18750, 12xlarge 28120,
+    16xlarge 37500, 24xlarge 56250, 32xlarge 75000, metal 75000
+i3en: peak 25000, large 2100, xlarge 4200, 2xlarge 8400, 3xlarge 12500, 6xlarge 25000, 12xlarge 50000,
+    24xlarge 100000, metal 100000
+g4dn: peak 25000, xlarge 5000, 2xlarge 10000, 4xlarge 20000, 8xlarge 50000, 12xlarge 50000, 16xlarge 50000,
+    metal 100000
+g5 g6: peak 10000, xlarge 2500, 2xlarge 5000, 4xlarge 10000, 8xlarge 25000, 12xlarge 40000, 16xlarge 25000,
+    24xlarge 50000, 48xlarge 100000
+trn1: peak 12500, 2xlarge 3125, 32xlarge 800000
+p3: peak 10000, 2xlarge 2500, 8xlarge 10000, 16xlarge 25000
+p4d p4de: peak 400000, 24xlarge 400000
+p3dn: peak 100000, 24xlarge 100000
+p5: peak 100000, 4xlarge 100000, 48xlarge 3200000
+p5e p5en: peak 3200000, 48xlarge 3200000
+""")
+_PEAK_MBPS = {family: said.pop("peak") for family, said in _BASELINE_MBPS.items()}
 _BURSTABLE_SIZES = frozenset(
     {"nano", "micro", "small", "medium", "large", "xlarge", "2xlarge", "3xlarge", "4xlarge"}
 )
-_BASELINE_MBPS = {family: sizes for families, _, sizes in _GROUPS for family in families.split()}
-_PEAK_MBPS = {family: peak for families, peak, _ in _GROUPS for family in families.split()}

@@ -10,14 +10,13 @@ same link without dips and neighbours. The mean is over all of these transfers: 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
 from bench import results
-from bench.penstock_tuner import Learner
+from bench.penstock_tuner import START_AT, Learner, s3_probe
 from bench.spread import carried_out
 from penstock.lab import worlds
 from penstock.lab.link import LinkTruth
@@ -25,11 +24,6 @@ from penstock.lab.optimum import DOWNLOADS, UPLOADS, IdealClient
 from penstock.lab.s3 import S3Service
 from penstock.lab.virtual_time import VirtualClock, run_virtually
 from penstock.operations.table import OPERATIONS
-from penstock.probes.probe import NoJournal, Probe
-from penstock.probes.s3.download import S3DownloadProbe
-from penstock.probes.s3.upload import S3UploadProbe
-from penstock.probes.s3.workspace import Workspace
-from penstock.trial.simulated_aws import SimulatedObjectStore
 from penstock.units import GiB, MiB, format_bytes
 from penstock.vocabulary import UNKNOWN, Context, Inconclusive, Place, setting_values
 
@@ -37,8 +31,6 @@ OF_DEFAULT_MIN = 0.97  # in the mean over seeds: what throughput gives up for fe
 LEARNED = 24  # probes, from which on it is asked: before, few have met a late request
 CHECKED_AT = (6, 12, 24, 48)  # probes
 SEEDS = {False: range(4), True: range(12)}
-START_AT = datetime(2026, 1, 5, tzinfo=UTC)
-_LOOP_TICK_SECONDS = 3600.0  # in virtual time no loop is late
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,11 +163,8 @@ def perform(job: Job) -> list[Check]:
 async def _learned(case: Case, clock: VirtualClock, seed: int) -> list[Any]:
     """The settings that are advised after so many probes each."""
     service = S3Service(case.link, clock=clock, seed=seed)
-    service.shelf.create_bucket("b")
-    store = SimulatedObjectStore(service)
-    workspace = Workspace(store, clock, NoJournal(), "b", loop_tick_seconds=_LOOP_TICK_SECONDS)
     learner = Learner(OPERATIONS[case.operation].model, case.context, seed=seed)
-    probe, advised = _PROBES[case.operation](workspace), []
+    probe, advised = s3_probe(case.operation, service, clock), []
     for number in range(1, max(CHECKED_AT) + 1):
         outcome = await probe.run(learner.planned())
         if not isinstance(outcome, Inconclusive):
@@ -186,14 +175,6 @@ async def _learned(case: Case, clock: VirtualClock, seed: int) -> list[Any]:
     return advised
 
 
-def _upload_probe(workspace: Workspace) -> Probe[Any]:
-    return S3UploadProbe(workspace, payload_source=lambda size_bytes, _: bytes(size_bytes))
-
-
-_PROBES: Mapping[str, Callable[[Workspace], Probe[Any]]] = {
-    "s3_upload": _upload_probe,
-    "s3_download": S3DownloadProbe,
-}
 _CLIENTS: Mapping[str, IdealClient] = {"s3_upload": UPLOADS, "s3_download": DOWNLOADS}
 
 

@@ -1,4 +1,4 @@
-"""Knows how to put penstock's own optimizer before the judge: the same two calls that the daemon makes."""
+"""Knows how penstock's own optimizer is taught and judged: the two calls of the daemon, and its probes of S3."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from bench.surfaces import DOWNLOADING, BenchSetting, Limits, SurfaceDescription
+from penstock.lab.s3 import S3Service
+from penstock.lab.virtual_time import VirtualClock
 from penstock.models import burst
 from penstock.models.model import Fit, PerformanceModel, is_newly_changed
 from penstock.models.s3.download import S3DownloadModel
@@ -19,6 +21,11 @@ from penstock.models.s3.upload import S3UploadModel
 from penstock.optimizer.deliberation import Case, Conclusion, deliberate
 from penstock.optimizer.objective import Bargain, price, utility
 from penstock.optimizer.recommendation import recommend, within_reach
+from penstock.probes.probe import NoJournal, Probe
+from penstock.probes.s3.download import S3DownloadProbe
+from penstock.probes.s3.upload import S3UploadProbe
+from penstock.probes.s3.workspace import Workspace
+from penstock.trial.simulated_aws import SimulatedObjectStore
 from penstock.vocabulary import (
     Context,
     Cost,
@@ -34,10 +41,11 @@ from penstock.vocabulary import (
 _GENEROUS = Cost(
     transferred_bytes=10**14, request_count=10**9, usd=1e6, credit_bytes=10**15, duration_seconds=1e7
 )
-_NOW = datetime(2026, 1, 5, tzinfo=UTC)
+START_AT = datetime(2026, 1, 5, tzinfo=UTC)
 _VALID_SECONDS = 3600.0
 _RECENT = 8  # probes
 _ON_CREDITS = 1.3  # times the baseline
+_LOOP_TICK_SECONDS = 3600.0  # in virtual time no loop is late
 
 
 class Learner:
@@ -77,7 +85,7 @@ class Learner:
             self._context,
             self._demand(),
             previous=self._standing,
-            now=_NOW,
+            now=START_AT,
             validity_seconds=_VALID_SECONDS,
         )
         return self._standing
@@ -101,6 +109,16 @@ class Learner:
 
     def _demand(self) -> Demand:
         return Demand()
+
+
+def s3_probe(operation: str, service: S3Service, clock: VirtualClock) -> Probe[Any]:
+    """Of this service of the lab, which gets its bucket here."""
+    service.shelf.create_bucket("b")
+    store = SimulatedObjectStore(service)
+    workspace = Workspace(store, clock, NoJournal(), "b", loop_tick_seconds=_LOOP_TICK_SECONDS)
+    if operation == "s3_download":
+        return S3DownloadProbe(workspace)
+    return S3UploadProbe(workspace, payload_source=lambda size_bytes, _: bytes(size_bytes))
 
 
 class PenstockTuner(Learner):

@@ -17,11 +17,10 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from bench import results
-from bench.penstock_tuner import Learner
+from bench.penstock_tuner import START_AT, Learner, s3_probe
 from penstock.daemon.heard.hearing import Hearing
 from penstock.lab.link import LinkTruth
 from penstock.lab.s3 import S3Service
@@ -32,10 +31,6 @@ from penstock.models.s3.upload import S3UploadSetting
 from penstock.operations.heard import by_operation, verdict_on
 from penstock.operations.table import OPERATIONS
 from penstock.optimizer.comparison import gain
-from penstock.probes.probe import NoJournal
-from penstock.probes.s3.upload import S3UploadProbe
-from penstock.probes.s3.workspace import Workspace
-from penstock.trial.simulated_aws import SimulatedObjectStore
 from penstock.units import MiB
 from penstock.vocabulary import UNKNOWN, Context, Estimate, Inconclusive, Place, Recommendation
 
@@ -45,9 +40,7 @@ PROBE_COUNT = 8
 ROUND_COUNT = 6  # of uploads each way
 _SEED = 1905
 PART_SIZE_BYTES = 8 * MiB  # boto3's
-START_AT = datetime(2026, 1, 5, tzinfo=UTC)
 ROW = OPERATIONS["s3_upload"]
-_LOOP_TICK_SECONDS = 3600.0  # in virtual time no loop is late
 _REGION = "eu-west-1"
 CONTEXT = Context(
     place=Place(operation=ROW.name, region=_REGION, instance_type=UNKNOWN),
@@ -146,12 +139,8 @@ class Learned:
 
 async def learned(service: S3Service, clock: VirtualClock) -> Learned:
     """Of this service, in virtual time; it gets its bucket here."""
-    service.shelf.create_bucket("b")
-    store = SimulatedObjectStore(service)
-    workspace = Workspace(store, clock, NoJournal(), "b", loop_tick_seconds=_LOOP_TICK_SECONDS)
-    advisor = Learner(ROW.model, CONTEXT)
+    probe, advisor = s3_probe(ROW.name, service, clock), Learner(ROW.model, CONTEXT)
     for _ in range(PROBE_COUNT):
-        probe = S3UploadProbe(workspace, payload_source=lambda size_bytes, _: bytes(size_bytes))
         outcome = await probe.run(advisor.planned())
         if isinstance(outcome, Inconclusive):
             raise RuntimeError(outcome.reason)  # noqa: TRY004  # the link's fault, not the caller's

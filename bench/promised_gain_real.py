@@ -29,6 +29,7 @@ import aiohttp
 from aiohttp import web
 
 from bench import promised_gain, results
+from bench.penstock_tuner import START_AT
 from bench.promised_gain import CONTEXT, ROW, Kept, own_setting
 from bench.relay import Relay
 from penstock.clock import SystemClock
@@ -175,7 +176,7 @@ def _case(merge_seconds: float, number: int) -> _Case:
     seed, own = chance.randrange(2**31), own_setting(chance, (2, 3, 4, 10))
     known = run_virtually(
         lambda clock: promised_gain.learned(S3Service(truth, clock=clock, seed=seed), clock),
-        start_at=promised_gain.START_AT,
+        start_at=START_AT,
     )
     return _Case(number=number, truth=truth, seed=seed, own=own, known=known)
 

@@ -85,15 +85,19 @@ audit: $(VENV)/.development ## Known vulnerabilities of what is locked; fails wh
 
 lock: $(VENV)/.development ## Resolve the dependencies again
 	@$(call resolve,runtime,--extra daemon --extra demo --group build)
-	@$(call resolve,development,--extra daemon --extra demo --extra analysis --extra otlp --group build --group dev)
-	@$(call resolve,browser,--extra daemon --extra demo --extra analysis --extra otlp --group build --group dev --group browser)
+	@$(call resolve,development,$(DEVELOPMENT))
+	@$(call resolve_beside,browser,--group browser)
 	@$(call resolve,fuzz,--group fuzz)
-	@$(call resolve,bench,--extra daemon --extra demo --extra analysis --extra otlp --group build --group dev --group bench)
-	@$(call resolve,analysis,--extra daemon --extra demo --extra analysis --extra otlp --extra spark --group build --group dev)
+	@$(call resolve_beside,bench,--group bench)
+	@$(call resolve_beside,analysis,--extra spark)
 
 # Names, versions and hashes for every supported Python; no address of any registry.
 resolve = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" -o locks/$(1).txt pyproject.toml $(2)
+DEVELOPMENT := --extra daemon --extra demo --extra analysis --extra otlp --group build --group dev
+# What is needed beside all that development has, which is installed before it.
+resolve_beside = $(call resolve,$(1),$(DEVELOPMENT) $(2) --constraint locks/development.txt \
+	$$(sed -n 's/^\([^ ]*\)==.*/--no-emit-package \1/p' locks/development.txt))
 
 # Installing: names, versions and hashes from locks/, and this folder itself. Bytecode of what is never imported would
 # take as long as all the rest.
@@ -114,13 +118,13 @@ $(VENV)/.runtime: $(VENV)/.venv locks/runtime.txt pyproject.toml
 	$(call install,runtime)
 $(VENV)/.development: $(VENV)/.venv locks/development.txt pyproject.toml
 	$(call install,development)
-$(VENV)/.browser: $(VENV)/.venv locks/browser.txt pyproject.toml
+$(VENV)/.browser: $(VENV)/.development locks/browser.txt
 	$(call install,browser)
 $(VENV)/.fuzz: $(VENV)/.development locks/fuzz.txt
 	$(call install,fuzz)
-$(VENV)/.analysis: $(VENV)/.venv locks/analysis.txt pyproject.toml
+$(VENV)/.analysis: $(VENV)/.development locks/analysis.txt
 	$(call install,analysis)
-$(VENV)/.bench: $(VENV)/.venv locks/bench.txt pyproject.toml
+$(VENV)/.bench: $(VENV)/.development locks/bench.txt
 	$(call install,bench)
 
 clean: ## Remove the environment and caches

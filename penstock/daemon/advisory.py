@@ -47,23 +47,24 @@ class Advisory:
     take_up: Callable[[], Awaitable[str]]  # reads the configuration again
     # Since the start.
     _report_counts: dict[str, int] = field(default_factory=lambda: {"kept": 0, "refused": 0})
-    _door: Door = field(init=False)
 
     def __post_init__(self) -> None:
-        self._door = Door(self.app.conductor.clock, self._known_places)
+        self._conductor = self.app.conductor
+        self._clock = self._conductor.clock
+        self._door = Door(self._clock, self._known_places)
 
     @property
     def probed_operations(self) -> Collection[str]:
-        return {context.operation for context in self.app.conductor.contexts}
+        return {context.operation for context in self._conductor.contexts}
 
     # --- Reading
 
     def snapshot(self) -> Snapshot:
-        return self.app.board.snapshot(self.app.conductor.clock.now())
+        return self.app.board.snapshot(self._clock.now())
 
     def recommend(self, question: Question) -> Recommendation[Any]:
         context, demand = question.context(self.app.home), self._beside_neighbours(question)
-        answer = self.app.board.recommend(context, demand, self.app.conductor.clock.now())
+        answer = self.app.board.recommend(context, demand, self._clock.now())
         return _telling_of_neighbours(answer, question.demand)
 
     def assess(
@@ -74,8 +75,8 @@ class Advisory:
         Of a lease it is the part of the host, and so of what the fleet leaves to the host.
         """
         context, demand = question.context(self.app.home), self._beside_neighbours(question)
-        answer = self.app.board.assess(context, demand, setting, self.app.conductor.clock.now())
-        share = self.app.conductor.limits.share(question.operation) if self.app.conductor.limits else None
+        answer = self.app.board.assess(context, demand, setting, self._clock.now())
+        share = self._conductor.limits.share(question.operation) if self._conductor.limits else None
         if share is not None and host_fraction is not None:
             answer = telling_of_fleet(answer, share, host_fraction)
         return _telling_of_neighbours(answer, question.demand)
@@ -100,7 +101,7 @@ class Advisory:
             "alternatives": [] if fit is None else self._alternatives(fit, recommendation),
             "fleet": [
                 limit
-                for limit in (self.app.conductor.limits.document() if self.app.conductor.limits else [])
+                for limit in (self._conductor.limits.document() if self._conductor.limits else [])
                 if context.operation in limit["operations"]
             ],
             "queues": [
@@ -111,21 +112,21 @@ class Advisory:
         }
 
     def status(self) -> Mapping[str, Any]:
-        now, ledger, coming = self.app.conductor.clock.now(), self.app.conductor.ledger, self.app.forecast()
-        cycles, spent = list(self.app.conductor.cycles), ledger.spent(now)
+        now, ledger, coming = self._clock.now(), self._conductor.ledger, self.app.forecast()
+        cycles, spent = list(self._conductor.cycles), ledger.spent(now)
         return {
             "version": package.begun().version,
             "region": self.app.home.region,
             "instance_type": self.app.home.instance_type,
             "started_at": self.app.started_at,
-            "activity": self.app.conductor.activity,
+            "activity": self._conductor.activity,
             "next_probe_due_at": self._next_due_at(now),
             "generation": self.app.board.generation,
             "trouble": "; ".join(f"{t.subject}: {t.sentence}" for t in self._troubles()) or None,
             "troubles": self.troubles(),
-            "leftover_count": self.app.conductor.sweeper.count,
-            "leftover_oldest_age_seconds": self.app.conductor.sweeper.oldest_age_seconds,
-            "leftover_remark": self.app.conductor.sweeper.remark,
+            "leftover_count": self._conductor.sweeper.count,
+            "leftover_oldest_age_seconds": self._conductor.sweeper.oldest_age_seconds,
+            "leftover_remark": self._conductor.sweeper.remark,
             "budget_per_day": dataclasses.asdict(ledger.limit) | shown_cost(ledger.limit),
             "spent_per_day": dataclasses.asdict(spent) | shown_cost(spent),
             "costs": self._costs(coming, now),
@@ -145,26 +146,26 @@ class Advisory:
                     "postponed_until": standing.postponed_until,
                     "verdict": self._verdict(standing.context, now),
                 }
-                for standing in self.app.conductor.standings
+                for standing in self._conductor.standings
             ],
             "leases": lease_documents(self.app.leases),
             "report_kept_count": self._report_counts["kept"],
             "report_refused_count": self._report_counts["refused"],
             "queues": [backlog.document() for backlog in self.app.backlogs.backlogs()],
-            "fleet": self.app.conductor.fleet.document() if self.app.conductor.fleet else None,
-            "shared_limits": self.app.conductor.limits.document() if self.app.conductor.limits else [],
-            "cycle_count": self.app.conductor.cycle_count,
+            "fleet": self._conductor.fleet.document() if self._conductor.fleet else None,
+            "shared_limits": self._conductor.limits.document() if self._conductor.limits else [],
+            "cycle_count": self._conductor.cycle_count,
             "cycles": [cycle_document(cycle) for cycle in cycles[-CYCLE_COUNT_SHOWN:]],
         }
 
     def _next_due_at(self, now: datetime) -> datetime | None:
         """When the next probe comes: what is due in quiet hours waits for their end."""
-        due_at, ends_at = self.app.conductor.next_due_at, quiet_until(self.app.host_watch.quiet_hours, now)
+        due_at, ends_at = self._conductor.next_due_at, quiet_until(self.app.host_watch.quiet_hours, now)
         return max(due_at, ends_at) if due_at and ends_at else due_at
 
     def _costs(self, coming: Sequence[Forecast], now: datetime) -> dict[str, Any]:
         """Of each operation: what it cost in the last 24 hours, what it may, and what such days cost typically."""
-        ledger = self.app.conductor.ledger
+        ledger = self._conductor.ledger
         documents = {forecast.operation: forecast.document() for forecast in coming}
         return {
             operation: {
@@ -181,8 +182,8 @@ class Advisory:
         What an operation cost is said of it where it has one size in one region: of each it would be counted twice.
         """
         made = self.app.board.recommend(context, Demand(), now)
-        sharing = [s for s in self.app.conductor.standings if s.context.operation == context.operation]
-        spent = self.app.conductor.ledger.spent(now, context.operation).usd
+        sharing = [s for s in self._conductor.standings if s.context.operation == context.operation]
+        spent = self._conductor.ledger.spent(now, context.operation).usd
         over, fit = made.gain_over_default, self.app.board.fit(context.place)
         return sentence(
             Verdict(
@@ -203,12 +204,12 @@ class Advisory:
         return [trouble.document() for trouble in self._troubles()]
 
     def _troubles(self) -> Sequence[Trouble]:
-        found = self.app.conductor.troubles.now()
+        found = self._conductor.troubles.now()
         trouble = self.app.store.trouble
         return found if trouble is None else (Trouble(name="database", sentence=trouble), *found)
 
     def leftovers(self) -> Mapping[str, Any]:
-        return self.app.conductor.sweeper.document()
+        return self._conductor.sweeper.document()
 
     def clients(self) -> Mapping[str, Any]:
         return self.audit.document()
@@ -217,14 +218,14 @@ class Advisory:
         from penstock.daemon.metrics import exposition  # 5 MB, where nobody may ever scrape
 
         return exposition(
-            self.app.conductor,
+            self._conductor,
             audit=self.audit,
             backlogs=self.app.backlogs.backlogs(),
             leases=self.app.leases,
             recommendations=self.snapshot().recommendations,
             report_counts=self._report_counts,
             troubles=self._troubles(),
-            now=self.app.conductor.clock.now(),
+            now=self._clock.now(),
         )
 
     # --- Acting
@@ -245,7 +246,7 @@ class Advisory:
         self._report_counts["kept"] += len(kept)
         self._report_counts["refused"] += len(reports) - len(kept)
         if kept:
-            self.app.conductor.note_reports(kept)
+            self._conductor.note_reports(kept)
             self.app.backlogs.note_reports(kept, process_id)
         return answers
 
@@ -260,12 +261,12 @@ class Advisory:
         return None
 
     def _known_places(self) -> set[Place]:
-        return {context.place for context in self.app.conductor.contexts} | {
+        return {context.place for context in self._conductor.contexts} | {
             f.place for f in self.app.board.fits()
         }
 
     async def request_probe(self, operation: str, payload_size_bytes: int) -> str:
-        watched = [c for c in self.app.conductor.contexts if c.operation == operation]
+        watched = [c for c in self._conductor.contexts if c.operation == operation]
         matches = [c for c in watched if c.payload_size_bytes == payload_size_bytes]
         if not matches:
             sizes = ", ".join(format_bytes(size) for size in sorted({c.payload_size_bytes for c in watched}))
@@ -275,26 +276,26 @@ class Advisory:
                 f"the configured sizes are {sizes}"
             )
         asked = f"a probe of {operation} at {format_bytes(payload_size_bytes)}"
-        obstacles = {context: self.app.conductor.obstacle(context) for context in matches}
+        obstacles = {context: self._conductor.obstacle(context) for context in matches}
         if all(obstacles.values()):
             raise RefusedError(f"{asked} cannot be made now: {obstacles[matches[0]]}")
         for context in matches:  # one for each region that is probed
-            self.app.conductor.request(context)
+            self._conductor.request(context)
         return f"{asked} comes next, within the budget"
 
     async def remove_leftovers(self, *, forgets: bool = False) -> Mapping[str, Any]:
         try:
             async with asyncio.timeout(REMOVAL_SECONDS_MAX):
-                summary = await asyncio.shield(self.app.conductor.request_sweep())
+                summary = await asyncio.shield(self._conductor.request_sweep())
         except TimeoutError:
             raise RefusedError(
-                f"the daemon was busy for {REMOVAL_SECONDS_MAX:g} s ({self.app.conductor.activity}); "
+                f"the daemon was busy for {REMOVAL_SECONDS_MAX:g} s ({self._conductor.activity}); "
                 "what is left behind is tried right after that"
             ) from None
-        return await self.app.conductor.sweeper.concluded(summary.removed, forgets=forgets)
+        return await self._conductor.sweeper.concluded(summary.removed, forgets=forgets)
 
     async def believe_clock(self) -> str:
-        return self.app.conductor.believe_clock()
+        return self._conductor.believe_clock()
 
     async def reload(self) -> str:
         return await self.take_up()

@@ -40,7 +40,8 @@ BROKEN_FILE_COUNT_MAX = 3
 LOG_BYTES_MAX = 4 << 20  # of the write-ahead log, once it was folded into the file
 RETURNED_PAGE_COUNT = 256  # in one go: a megabyte, milliseconds
 FREE_FRACTION_MAX = 0.2  # of the file, which new rows will fill again
-_INCREMENTAL = 2  # SQLite's word for a file whose free pages can be given back a few at a time
+# Of a new file, before all else: its free pages can be given back a few at a time.
+_LET_SHRINK = "PRAGMA auto_vacuum=INCREMENTAL"
 BUSY_SECONDS = 5.0
 _ASK_OWNER = "ask as a user who may, such as with sudo -u penstock"
 _ROOM = "free space, inodes (df -i) or quota"
@@ -147,7 +148,7 @@ class Database:
         try:
             _refuse_newer(connection, self.path)
             _refuse_foreign(connection, self.path)
-            connection.execute(f"PRAGMA auto_vacuum={_INCREMENTAL}")  # of a new file: before all else
+            connection.execute(_LET_SHRINK)
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute(f"PRAGMA journal_size_limit={LOG_BYTES_MAX}")
             connection.execute("PRAGMA synchronous=FULL")
@@ -156,7 +157,6 @@ class Database:
             _refuse_broken(connection)
             self._migrate(connection)
             _refuse_misshapen(connection)
-            _let_shrink(connection, self.path)
             self._inode = _inode_of(self.path)
         except BaseException:
             connection.close()
@@ -180,6 +180,7 @@ class Database:
         copy = self._anew()
         try:
             with contextlib.closing(_connect(copy)) as connection:
+                connection.execute(_LET_SHRINK)
                 migrate(connection)
                 rescued = _in_transaction(connection, self._rescue(self.path))
         except sqlite3.DatabaseError as error:
@@ -453,21 +454,6 @@ def _move_aside(path: Path) -> Path:
         Path(f"{file}-wal").unlink(missing_ok=True)
         Path(f"{file}-shm").unlink(missing_ok=True)
     return aside
-
-
-def _let_shrink(connection: sqlite3.Connection, path: Path) -> None:
-    """Once for a file of a penstock that did not; without room for a second one it stays as it is."""
-    (mode,) = connection.execute("PRAGMA auto_vacuum").fetchone()
-    if mode == _INCREMENTAL:
-        return
-    try:
-        connection.execute(f"PRAGMA auto_vacuum={_INCREMENTAL}")
-        connection.execute("VACUUM")
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    except sqlite3.DatabaseError as error:
-        if _code(error) not in _DISK:
-            raise
-        _log.info("what is free in %s cannot be given back to the disk yet: %s", path, error)
 
 
 def version_of(connection: sqlite3.Connection) -> int:

@@ -16,9 +16,3 @@ CREATE INDEX reports_by_place
     ON reports (operation, region, instance_type, service_class, reporter_uid, started_at);
 CREATE INDEX reports_by_user ON reports (reporter_uid, report_id);
 CREATE INDEX reports_by_age ON reports (started_at);
-
-INSERT INTO reports
-    (operation, region, instance_type, service_class, payload_size_bytes, reporter_uid, started_at, document)
-SELECT operation, region, instance_type, service_class, payload_size_bytes, -1, started_at, document
-    FROM observations WHERE json_extract(document, '$.origin') = 'application';
-DELETE FROM observations WHERE json_extract(document, '$.origin') = 'application';

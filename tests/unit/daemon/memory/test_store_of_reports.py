@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.daemon.memory import database, retention
-from penstock.daemon.memory.rows import row_of
+from penstock.daemon.memory import retention
 from penstock.daemon.memory.store import Store
 from penstock.vocabulary import Observation, Origin
 from tests.factories import NOON, PLACE, SETTING_TYPES, an_observation
@@ -66,20 +65,3 @@ def test_a_user_fills_only_his_share_of_the_disk(store: Store, monkeypatch: pyte
     while store.prune(now=NOON + timedelta(days=1), retention_seconds=3600.0):
         pass
     assert store.reports(PLACE, count_max=999, count_max_per_user=99) == []
-
-
-def test_reports_of_an_older_file_are_told_from_measurements(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Once both were in one table; who reported was not written down."""
-    path, steps = tmp_path / "older.db", database.migrations()
-    monkeypatch.setattr(database, "migrations", lambda: steps[:1])
-    older = Store(path, SETTING_TYPES)
-    in_one_table = [an_observation(), an_observation(origin=Origin.APPLICATION, client="boto3")]
-    older.add_rows([row_of("observations", older._columns_of(o, Observation), o) for o in in_one_table])
-    older.close()
-    monkeypatch.setattr(database, "migrations", lambda: steps)
-    newer = Store(path, SETTING_TYPES)
-    assert newer.observations(PLACE, count_max=9) == [an_observation()]
-    assert [r.client for r in newer.reports(PLACE, count_max=9, count_max_per_user=9)] == ["boto3"]
-    newer.close()

@@ -25,7 +25,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, log2
-from typing import Any, Protocol
+from typing import Any
 
 from bench.fresh_worlds import Kind, fresh_worlds
 from bench.penstock_tuner import PenstockTuner
@@ -56,36 +56,10 @@ _SLOWER: tuple[tuple[str, tuple[str, ...], float], ...] = (
 _QUEUE = SqsDeliveryModel()
 
 
-class Place(Protocol):
-    """Somewhere that changes once."""
-
-    could_show: bool  # whether what is true at the setting of the latest probe lay outside of its interval
-
-    def probe(self) -> Fit:
-        """What is known after one more probe."""
-        ...
-
-    def change(self) -> None:
-        """From now on it is another one."""
-        ...
-
-    def change_back(self) -> None:
-        """It is what it was."""
-        ...
-
-    def told(self) -> list[float]:
-        """What advice reaches of the new best, by probes, that knows of the change at once; empty without an oracle."""
-        ...
-
-    def advised(self) -> tuple[float, float]:
-        """Octaves between the threads that are advised and those that are needed by now, and the share of the best."""
-        ...
-
-
 class Store:
     """Uploads to a world of the fresh ones."""
 
-    could_show = False
+    could_show = False  # whether what is true at the setting of the latest probe lay outside of its interval
 
     def __init__(self, seed: int, index: int) -> None:
         self._world = [w for w in fresh_worlds(seed) if w.kind is not Kind.OFF_MODEL][index]
@@ -97,7 +71,7 @@ class Store:
         self.factor = _CHANGES[self.limit][index // len(limits) % 2]
 
     def probe(self) -> Fit:
-        """As the daemon does."""
+        """What is known after one more, made as the daemon does."""
         setting, surface = self._tuner.ask(self._seed), self._session.surface
         low, high = self._tuner.predict_interval(setting)
         self.could_show = not low <= surface.truth(setting) <= high
@@ -116,7 +90,7 @@ class Store:
         self._session.surface = self._world.surface
 
     def told(self) -> list[float]:
-        """It begins anew with a neighbour."""
+        """What advice reaches of the new best, by probes, that begins anew with a neighbour at once."""
         surface = self._session.surface
         session, tuner = Session(surface, self._seed + 1), PenstockTuner(surface.context, surface.limits)
         tuner.warm(self._seen[:BEFORE], surface.description)
@@ -127,7 +101,7 @@ class Store:
         return shares
 
     def advised(self) -> tuple[float, float]:
-        """Beside the fewest connections that reach 95 %."""
+        """Octaves of threads over the fewest connections that reach 95 % by now, and the share of the best."""
         surface, setting = self._session.surface, self._tuner.recommend()
         return log2(surface.connections(setting) / surface.optimum.n95), 1.0 - surface.regret(setting)
 
@@ -145,7 +119,7 @@ class Queue:
         self._goodputs, self._best = self._measured(self._world), 0.0
 
     def probe(self) -> Fit:
-        """As the daemon does."""
+        """What is known after one more, made as the daemon does."""
         self._number += 1
         setting = self._tuner.ask()
         self._tuner.tell(
@@ -178,7 +152,7 @@ class Queue:
         return []
 
     def advised(self) -> tuple[float, float]:
-        """Beside the fewest senders of a ladder that reach 95 %."""
+        """Octaves of threads over the fewest senders of a ladder that reach 95 %, and the share of the best."""
         best, setting = max(self._goodputs.values()), self._tuner.advice()
         needed = min(count for count, found in self._goodputs.items() if found >= 0.95 * best)
         reached = _QUEUE.measured_value(observe(self._world, setting, seed=77))

@@ -118,6 +118,15 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Spend:
+    """What one operation cost in one hour."""
+
+    hour_at: datetime  # when the hour began
+    operation: str
+    cost: Cost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tariff:
     """What requests and bytes cost in US dollars on the way between this host and one service. Nothing, by default."""
 

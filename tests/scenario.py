@@ -34,7 +34,6 @@ from penstock.daemon.cycle.thinker import Thinker
 from penstock.daemon.host import HostSample
 from penstock.daemon.instance import HostIdentity
 from penstock.daemon.memory.store import Store
-from penstock.daemon.spending import budget
 from penstock.daemon.yielding.host_watch import HostWatch
 from penstock.lab.link import LinkTruth
 from penstock.lab.s3 import S3Service
@@ -47,7 +46,7 @@ from penstock.operations.table import OPERATIONS, setting_types
 from penstock.probes.outside import MessageQueues, ObjectStore
 from penstock.trial.simulated_aws import SimulatedMessageQueues, SimulatedObjectStore
 from penstock.units import KiB, MiB
-from penstock.vocabulary import Context, Inconclusive, Observation, Place, Recommendation
+from penstock.vocabulary import Context, Inconclusive, Observation, Place, Recommendation, Spend
 from tests.inline_thinker import InlineThinker
 from tests.transfers import TRANSFERS
 
@@ -121,7 +120,7 @@ class Week:
     scenario: Scenario
     cycles: tuple[Cycle, ...]
     advice: tuple[Recommendation[Any], ...]
-    spends: tuple[budget.Spend, ...]
+    spends: tuple[Spend, ...]
     leftover_names: tuple[str, ...]  # objects, uploads and queues that are still outside at the end
     lingering_names: tuple[str, ...]  # what was outside at the end of an hour, and still is ten minutes later
     lingering_hours: tuple[int, ...]  # in which that was so

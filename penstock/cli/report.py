@@ -246,7 +246,7 @@ def _read(
 ) -> Material:
     from penstock.client.targets.unadvised import unadvised_settings
     from penstock.models.model import is_current
-    from penstock.report.material import Expense, Material
+    from penstock.report.material import Material
 
     recommendations = store.recommendations()
     fits = [
@@ -272,9 +272,7 @@ def _read(
         fits=fits,
         recommendations=recommendations,
         histories={c: [r for r in h if since is None or r.issued_at >= since] for c, h in histories.items()},
-        expenses=[
-            Expense(hour_at=s.hour_at, operation=s.operation, cost=s.cost) for s in store.spend(since=since)
-        ],
+        expenses=store.spend(since=since),
         daily_limit=_daily_limit(configuration, instance_types) if configuration else None,
         within_limits=_bounds(fits, configuration),
         changes=[

@@ -25,16 +25,8 @@ from penstock.vocabulary import (
     Place,
     ProbeHarm,
     Recommendation,
+    Spend,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expense:
-    """What one operation cost in one hour."""
-
-    hour_at: datetime
-    operation: str
-    cost: Cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +51,7 @@ class Material:
     fits: Sequence[Fit]  # the newest of each place
     recommendations: Sequence[Recommendation[Any]]  # the newest of each question
     histories: Mapping[Context, Sequence[Recommendation[Any]]]  # of each context, oldest first
-    expenses: Sequence[Expense]
+    expenses: Sequence[Spend]
     daily_limit: Cost | None  # None: the configuration that set it is not known
     within_limits: Callable[[Context, Demand], Demand]  # how the daemon bounds what is asked of it
     changes: Sequence[Change[Any]]  # of any place

@@ -17,9 +17,8 @@ from penstock.client.targets.unadvised import unadvised_settings
 from penstock.models.inference.histogram import histogram_of, pairs_of
 from penstock.models.s3.upload import S3UploadSetting
 from penstock.optimizer.recommendation import recommend
-from penstock.report.material import Expense
 from penstock.units import MiB
-from penstock.vocabulary import AdviceMoved, Context, Cost, Demand, Estimate, Moved, Observation
+from penstock.vocabulary import AdviceMoved, Context, Cost, Demand, Estimate, Moved, Observation, Spend
 from tests.factories import NOON, PLACE, a_change, an_observation
 from tests.unit.report.materials import UPLOAD, a_report, html_of
 
@@ -97,9 +96,7 @@ def page() -> str:
         ),
     )
     expenses = [
-        Expense(
-            hour_at=NOON + timedelta(days=n), operation="s3_upload", cost=Cost(request_count=700, usd=0.01)
-        )
+        Spend(hour_at=NOON + timedelta(days=n), operation="s3_upload", cost=Cost(request_count=700, usd=0.01))
         for n in range(7)
     ]
     return html_of(

@@ -21,14 +21,13 @@ from penstock.cli.report import _bounds, read_material
 from penstock.daemon.config import Configuration
 from penstock.daemon.memory.database import migrations
 from penstock.daemon.memory.store import Store
-from penstock.daemon.spending.budget import Spend
 from penstock.models.inference.histogram import histogram_of
 from penstock.models.model import Cell
 from penstock.models.sqs.backlog_warning import BacklogSpell
 from penstock.report.document import schema
 from penstock.report.findings import SCHEMA, Report
 from penstock.units import KiB, MiB
-from penstock.vocabulary import Cost, Demand
+from penstock.vocabulary import Cost, Demand, Spend
 from tests.factories import CONTEXT, NOON, PLACE, SETTING_TYPES, an_inconclusive
 from tests.unit.report.materials import a_real_fit, real_advice, some_observations
 

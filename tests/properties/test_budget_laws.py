@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.daemon.spending.budget import DAY, Ledger, Spend
-from penstock.vocabulary import Cost
+from penstock.daemon.spending.budget import DAY, Ledger
+from penstock.vocabulary import Cost, Spend
 from tests.factories import NOON
 
 LIMIT = Cost(transferred_bytes=1000, request_count=50, usd=1.0, credit_bytes=10, duration_seconds=100.0)

@@ -31,7 +31,7 @@ from penstock.daemon.memory.database import DiskTrouble
 from penstock.daemon.memory.store import Store
 from penstock.daemon.outside.sweeper import Sweeper
 from penstock.daemon.spending import costs
-from penstock.daemon.spending.budget import Ledger, Spend, Verdict, total
+from penstock.daemon.spending.budget import Ledger, Verdict, total
 from penstock.daemon.troubles import Troubles
 from penstock.models.model import Fit
 from penstock.operations.table import OPERATIONS
@@ -50,6 +50,7 @@ from penstock.vocabulary import (
     ProbePlan,
     Reason,
     Setting,
+    Spend,
 )
 
 log = logging.getLogger(__name__)

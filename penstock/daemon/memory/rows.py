@@ -15,9 +15,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from penstock.daemon.spending.budget import Spend
 from penstock.models.model import Fit
-from penstock.vocabulary import Change, ClientHour, Context, Cost, Place
+from penstock.vocabulary import Change, ClientHour, Context, Cost, Place, Spend
 
 T = TypeVar("T")
 UNREADABLE = (msgspec.DecodeError, ValueError, TypeError, OverflowError, RecursionError)

@@ -54,7 +54,7 @@ from penstock.daemon.memory.rows import (
     until_text,
 )
 from penstock.daemon.memory.salvage import salvaged
-from penstock.daemon.spending.budget import ROW_COUNT_MAX, Spend, hour_of
+from penstock.daemon.spending.budget import ROW_COUNT_MAX, hour_of
 from penstock.models.model import Fit
 from penstock.models.sqs.backlog_warning import BacklogSpell
 from penstock.probes.probe import Leftover
@@ -71,6 +71,7 @@ from penstock.vocabulary import (
     Place,
     ProbeHarm,
     Recommendation,
+    Spend,
 )
 
 _log = logging.getLogger(__name__)

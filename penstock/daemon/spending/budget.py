@@ -18,7 +18,7 @@ from typing import Self
 
 from penstock.daemon.config import BudgetSection
 from penstock.units import format_bytes, format_seconds
-from penstock.vocabulary import Cost
+from penstock.vocabulary import Cost, Spend
 
 ROW_COUNT_MAX = 2000  # a month of two operations; a clock that steps there and back finds its rows again
 DAY = timedelta(days=1)
@@ -31,15 +31,6 @@ KEYS = {  # of the configuration, by the fields of a cost
     "credit_bytes": "budget.credit_fraction_per_day",
     "duration_seconds": "budget.duty_cycle_fraction",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spend:
-    """What one operation cost in one hour."""
-
-    hour_at: datetime  # when the hour began
-    operation: str
-    cost: Cost
 
 
 @dataclass(frozen=True, slots=True)

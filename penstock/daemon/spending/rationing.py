@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from penstock.daemon.spending.budget import DAY, HOUR, KEYS, Ledger, Spend, leaves_at
-from penstock.vocabulary import Cost
+from penstock.daemon.spending.budget import DAY, HOUR, KEYS, Ledger, leaves_at
+from penstock.vocabulary import Cost, Spend
 
 EVENLY = 0.75  # of a limit: what is spent in a day where intervals ask for more
 _KEPT = 0.25  # of a limit: what can still be spent evenly in a day when something is in a hurry

@@ -21,14 +21,13 @@ from penstock.daemon.heard.audit import Audit
 from penstock.daemon.heard.hearing import Hearing
 from penstock.daemon.host import HostSample
 from penstock.daemon.quiet_hours import parse
-from penstock.daemon.spending.budget import Spend
 from penstock.daemon.spending.forecast import Forecast
 from penstock.daemon.spending.tariffs import Way
 from penstock.daemon.yielding.harm_watch import HarmWatch
 from penstock.daemon.yielding.host_watch import HostWatch
 from penstock.models.prices import NetworkPath
 from penstock.models.s3.upload import S3UploadModel
-from penstock.vocabulary import Cost, Demand, Observation, Origin, Place
+from penstock.vocabulary import Cost, Demand, Observation, Origin, Place, Spend
 from tests.factories import CONTEXT, NOON, SETTING, an_observation
 from tests.integration.test_socket_protocol_page import OPENAPI, agree
 from tests.unit.daemon.house import DAY_LIMIT, TARIFFS, House

@@ -15,12 +15,12 @@ from penstock.operations.operation import Words
 from penstock.operations.table import OPERATIONS
 from penstock.optimizer.recommendation import recommend
 from penstock.report.findings import Report
-from penstock.report.material import Copy, Expense, Material
+from penstock.report.material import Copy, Material
 from penstock.report.page import render_html
 from penstock.report.remarks import remark
 from penstock.report.study import study
 from penstock.units import MiB, format_bytes
-from penstock.vocabulary import Cost, Demand, Observation, Recommendation, setting_values
+from penstock.vocabulary import Cost, Demand, Observation, Recommendation, Spend, setting_values
 from tests.factories import CONTEXT, NOON, PLACE, a_change, an_inconclusive, an_observation
 
 HOUR = timedelta(hours=1)
@@ -83,7 +83,7 @@ def a_material(**changes: Any) -> Material:
         "recommendations": [advice],
         "histories": {CONTEXT: [real_advice(0.5), advice]},
         "expenses": [
-            Expense(
+            Spend(
                 hour_at=NOON,
                 operation="s3_upload",
                 cost=Cost(transferred_bytes=512 * MiB, request_count=80, usd=0.001, duration_seconds=12.0),

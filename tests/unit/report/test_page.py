@@ -20,12 +20,11 @@ from penstock.report.figures import _client_points, place_figures
 from penstock.report.findings import PlaceFindings, Report
 from penstock.report.first_screen import first_screens
 from penstock.report.markdown import escape, render_markdown
-from penstock.report.material import Expense
 from penstock.report.page import render_html
 from penstock.report.remarks import SPENT
 from penstock.report.study import study
 from penstock.units import GiB, MiB
-from penstock.vocabulary import Basis, Context, Cost, Estimate, Origin, Place
+from penstock.vocabulary import Basis, Context, Cost, Estimate, Origin, Place, Spend
 from tests.factories import NOON, PLACE, an_inconclusive, an_observation
 from tests.unit.report.materials import (
     HOUR,
@@ -533,7 +532,7 @@ def test_what_is_exact_has_no_interval_in_its_table() -> None:
 def test_what_it_cost_is_told_in_money_and_in_what_others_may_have_felt() -> None:
     """Whoever runs the host asks for both; cents are enough of the one."""
     cost = Cost(transferred_bytes=24 * GiB, usd=0.05094, duration_seconds=83.0)
-    expenses = [Expense(hour_at=NOON + n * 47 * HOUR, operation="s3_upload", cost=cost) for n in range(2)]
+    expenses = [Spend(hour_at=NOON + n * 47 * HOUR, operation="s3_upload", cost=cost) for n in range(2)]
     (screen,) = first_screens(a_report(expenses=expenses))
     assert dict(screen.facts)["What it cost"] == "$0.10, 48 GiB moved and 2.77 min of probing in 2 d"
     assert screen.cost == "$0.10 in 2 d"
@@ -543,7 +542,7 @@ def test_what_was_spent_is_named_as_whoever_pays_would() -> None:
     """Not by the fields of the database: "request count 300, duration 83 s"."""
     assert list(SPENT) == [field.name for field in dataclasses.fields(Cost)]
     cost = Cost(transferred_bytes=GiB, request_count=300, usd=0.02, duration_seconds=83.0)
-    report = a_report(expenses=[Expense(hour_at=NOON, operation="s3_upload", cost=cost)])
+    report = a_report(expenses=[Spend(hour_at=NOON, operation="s3_upload", cost=cost)])
     page = html_of(report).replace("\N{NO-BREAK SPACE}", " ")
     assert "Bytes moved: 1 GiB; requests: 300; dollars: $0.02; time of probing: 83" in page
     assert "Spent by day: requests" in page

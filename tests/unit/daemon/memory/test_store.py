@@ -30,7 +30,7 @@ from penstock.daemon.memory.database import (
 )
 from penstock.daemon.memory.rows import Row
 from penstock.daemon.memory.store import Store
-from penstock.daemon.spending.budget import Spend, hour_of
+from penstock.daemon.spending.budget import hour_of
 from penstock.models.sqs.setting import SqsDeliverySetting
 from penstock.vocabulary import (
     Context,
@@ -43,6 +43,7 @@ from penstock.vocabulary import (
     Origin,
     Pairs,
     Place,
+    Spend,
 )
 from tests.factories import (
     CONTEXT,

@@ -17,14 +17,12 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from bench import footprint, results
-from penstock.lab import worlds
-from penstock.trial.stage import lab_endpoint, status_of
+from penstock.trial.stage import status_of
 
 _SECONDS = {False: 300.0, True: 3600.0}
 _WATCHER_COUNT, _LEASE_COUNT = 1000, 200
@@ -96,13 +94,11 @@ class Crowd:
 
 def run(*, long: bool = False) -> dict[str, Any]:
     """Measure, print the table, keep the figures under `results/`."""
-    with tempfile.TemporaryDirectory() as name, ExitStack() as world:
-        folder = Path(name)
-        endpoints = [world.enter_context(lab_endpoint(s, worlds.DEMO, folder)) for s in ("s3", "sqs")]
-        configuration = footprint.probing(folder, *endpoints, interval="1min")
-        child = world.enter_context(footprint.running_daemon(folder, configuration))
-        footprint.wait_for_answer(folder)
-        path = folder / "run/penstock.sock"
+    with (
+        tempfile.TemporaryDirectory() as name,
+        footprint.probing(Path(name), interval="1min") as child,
+    ):
+        path = Path(name) / "run/penstock.sock"
         crowds = [Crowd(path, _WATCHER_COUNT, lambda: _WATCH), Crowd(path, _LEASE_COUNT, _claim)]
         samples = _lived(child.pid, crowds, _SECONDS[long])
         closed_count = sum(crowd.closed_count for crowd in crowds)

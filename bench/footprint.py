@@ -33,9 +33,10 @@ from penstock.models.s3.download import S3DownloadSetting
 from penstock.models.s3.upload import S3UploadSetting
 from penstock.models.sqs.setting import SqsDeliverySetting
 from penstock.operations.table import setting_types
-from penstock.trial.stage import CREDENTIALS, lab_endpoint, status_of
+from penstock.trial.stage import CREDENTIALS, status_of
 from penstock.units import GiB, MiB
 from penstock.vocabulary import Context, Observation, Place, Setting
+from tests.daemon_house import lab_endpoints
 from tests.real import provision
 
 RSS_BYTES_MAX = 70e6
@@ -140,8 +141,8 @@ def _of_daemon(folder: Path, rest_seconds: float, *, is_full: bool = False) -> F
     configuration = _configuration(folder, probes=_PROBES.format(interval="30d") if is_full else "")
     if is_full:
         _fill(folder / "state/penstock.db")
-    with running_daemon(folder, configuration) as child:
-        wait_for_answer(folder)
+    with _running_daemon(folder, configuration) as child:
+        _wait_for_answer(folder)
         if is_full:
             _wait_until(folder, lambda status: status["activity"] == "idle")
         return resting(child.pid, rest_seconds)
@@ -150,31 +151,29 @@ def _of_daemon(folder: Path, rest_seconds: float, *, is_full: bool = False) -> F
 def _first_answer_seconds(folder: Path) -> float:
     configuration = _configuration(folder)
     began = time.monotonic()
-    with running_daemon(folder, configuration):
-        wait_for_answer(folder)
+    with _running_daemon(folder, configuration):
+        _wait_for_answer(folder)
         return time.monotonic() - began
 
 
 def _after_probes(folder: Path, rest_seconds: float) -> Footprint:
     """Two of each context, with the fits that follow; the next ones are weeks away."""
-    with (
-        lab_endpoint("s3", worlds.DEMO, _made(folder)) as s3,
-        lab_endpoint("sqs", worlds.DEMO, folder) as sqs,
-    ):
-        configuration = probing(folder, s3, sqs, interval="30d")
-        with running_daemon(folder, configuration) as child:
-            wait_for_answer(folder)
-            for count in (1, 2):
-                _probe_until(folder, count)
-            _wait_until(folder, lambda status: status["activity"] == "idle")
-            return resting(child.pid, rest_seconds)
+    with probing(_made(folder), interval="30d") as child:
+        for count in (1, 2):
+            _probe_until(folder, count)
+        _wait_until(folder, lambda status: status["activity"] == "idle")
+        return resting(child.pid, rest_seconds)
 
 
-def probing(folder: Path, s3: str, sqs: str, *, interval: str) -> Path:
-    """The configuration of a daemon that probes these endpoints, with a bucket there."""
-    _make_bucket(s3)
-    aws = f'[aws]\ns3_endpoint_url = "{s3}"\nsqs_endpoint_url = "{sqs}"\n'
-    return _configuration(folder, probes=_PROBES.format(interval=interval) + aws)
+@contextlib.contextmanager
+def probing(folder: Path, *, interval: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A daemon that answers, and probes the lab."""
+    with lab_endpoints(folder, worlds.DEMO, _BUCKET) as lab:
+        aws = f'[aws]\ns3_endpoint_url = "{lab["s3"]}"\nsqs_endpoint_url = "{lab["sqs"]}"\n'
+        configuration = _configuration(folder, probes=_PROBES.format(interval=interval) + aws)
+        with _running_daemon(folder, configuration) as child:
+            _wait_for_answer(folder)
+            yield child
 
 
 def _probe_until(folder: Path, count: int) -> None:
@@ -229,7 +228,7 @@ def _configuration(folder: Path, probes: str = "") -> Path:
 
 
 @contextlib.contextmanager
-def running_daemon(folder: Path, configuration: Path) -> Iterator[subprocess.Popen[bytes]]:
+def _running_daemon(folder: Path, configuration: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Until the block ends, and what it leaves."""
     command = [sys.executable, "-m", "penstock.daemon.main", "--config", str(configuration)]
     with (folder / "log").open("wb") as log, _running(command, log) as child:
@@ -246,7 +245,7 @@ def _running(command: list[str], log: Any) -> Iterator[subprocess.Popen[bytes]]:
             child.terminate()
 
 
-def wait_for_answer(folder: Path) -> None:
+def _wait_for_answer(folder: Path) -> None:
     """Until it says what it advises."""
     deadline = time.monotonic() + _WAIT_SECONDS_MAX
     while time.monotonic() < deadline:
@@ -295,15 +294,6 @@ def _fill(path: Path) -> None:
             )
     finally:
         store.close()
-
-
-def _make_bucket(url: str) -> None:
-    import boto3
-
-    key, secret = CREDENTIALS["AWS_ACCESS_KEY_ID"], CREDENTIALS["AWS_SECRET_ACCESS_KEY"]
-    session = boto3.Session(key, secret, region_name=_REGION)
-    client = session.client("s3", endpoint_url=url)
-    client.create_bucket(Bucket=_BUCKET, CreateBucketConfiguration={"LocationConstraint": _REGION})
 
 
 # --- Others

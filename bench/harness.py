@@ -183,10 +183,18 @@ def perform(job: Job) -> Row:
 
 
 def _cold(job: Job) -> Row:
-    surface = job.suite.surfaces[job.index]
+    return _alone(job, job.suite.surfaces[job.index], COLD_PROBES)
+
+
+def _steady(job: Job) -> Row:
+    return _alone(job, job.suite.steady[job.index], job.steady_probes)
+
+
+def _alone(job: Job, surface: Surface, count: int) -> Row:
+    """With nothing known before, on a place that does not change."""
     tuner = tuners(job.operation)[job.tuner](surface.description)
     row = _row(job, surface.name, surface)
-    _probe(row, tuner, Session(surface, job.seed), surface, COLD_PROBES)
+    _probe(row, tuner, Session(surface, job.seed), surface, count)
     return row
 
 
@@ -242,14 +250,6 @@ def _is_felt(drift: Drift) -> bool:
     stale = drift.before.optimum.setting
     ratio = drift.after.truth(stale) / drift.before.truth(stale)
     return abs(ratio - 1.0) > 0.1 or drift.after.regret(stale) > GOOD
-
-
-def _steady(job: Job) -> Row:
-    surface = job.suite.steady[job.index]
-    tuner = tuners(job.operation)[job.tuner](surface.description)
-    row = _row(job, surface.name, surface)
-    _probe(row, tuner, Session(surface, job.seed), surface, job.steady_probes)
-    return row
 
 
 def _row(job: Job, place: str, surface: Surface) -> Row:

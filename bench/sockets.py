@@ -246,19 +246,9 @@ def _redis(folder: Path) -> Iterator[Path | None]:
         yield None
         return
     path = folder / "redis.sock"
-    options = [
-        "--port",
-        "0",
-        "--unixsocket",
-        str(path),
-        "--save",
-        "",
-        "--appendonly",
-        "no",
-        "--dir",
-        str(folder),
-    ]
-    with subprocess.Popen([program, *options], stdout=subprocess.DEVNULL) as process:
+    options = {"port": "0", "unixsocket": str(path), "save": "", "appendonly": "no", "dir": str(folder)}
+    command = [program, *(word for name, value in options.items() for word in (f"--{name}", value))]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         try:
             while not path.exists():
                 if process.poll() is not None:

@@ -23,6 +23,7 @@ from typing import Any
 
 from bench import footprint, results
 from penstock.trial.stage import status_of
+from tests.programs import descriptor_count
 
 _SECONDS = {False: 300.0, True: 3600.0}
 _WATCHER_COUNT, _LEASE_COUNT = 1000, 200
@@ -146,7 +147,7 @@ def _sample(process_id: int, elapsed: float, crowd_count: int) -> Sample:
     return Sample(
         seconds=elapsed,
         rss_bytes=footprint.memory_bytes(process_id)["Rss"],
-        descriptor_count=sum(1 for _ in Path(f"/proc/{process_id}/fd").iterdir()),
+        descriptor_count=descriptor_count(process_id),
         children_rss_bytes=sum(map(_rss_bytes, children)),
         crowd_count=crowd_count,
     )

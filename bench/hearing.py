@@ -12,13 +12,11 @@ from __future__ import annotations
 import asyncio
 import json
 import multiprocessing
-import os
 import resource
 import socket
 import time
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 import uvloop
@@ -29,6 +27,7 @@ from penstock.clock import SystemClock
 from penstock.daemon.config import ListenSection
 from penstock.daemon.heard.hearing import Hearing
 from penstock.daemon.troubles import Troubles
+from tests.programs import resident_bytes
 
 DATAGRAM_COUNT_PER_SECOND = 5000
 CORE_FRACTION_MAX = 0.05
@@ -40,7 +39,6 @@ _USER_AGENT = (
     "Boto3/1.43.117 md/Botocore#1.43.117 ua/2.1 os/linux#6.1.0-28-amd64 md/arch#x86_64 lang/python#3.11.2 "
     "md/pyimpl#CPython m/N,E,b,Z cfg/retry-mode#standard"
 )
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +171,7 @@ def _answer(tell: Connection, hearing: Hearing) -> None:
     tell.send(
         Used(
             processor_seconds=spent.ru_utime + spent.ru_stime,
-            resident_bytes=int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE_BYTES,
+            resident_bytes=resident_bytes(),
             heard_count=hearing.heard_count,
             dropped_count=hearing.dropped_count,
         )

@@ -34,6 +34,7 @@ from bench.figures import held
 from penstock.client.advice import Advice, Adviser, advise
 from penstock.client.connection import Connections
 from penstock.units import GiB, KiB
+from tests.programs import resident_bytes
 
 CACHED_READ_OVER_REDIS_MAX = 1 / 15
 QUERY_OVER_REDIS_MAX = 2.5
@@ -180,7 +181,7 @@ def _throughput(who: Callable[[str, float], int], path: str, seconds: float) -> 
 
 def _fan_out(server: subprocess.Popen[str], folder: Path, count: int, change_count: int) -> FanOut:
     _allow_open_files(count + 100)
-    before = _rss_bytes(server.pid)
+    before = resident_bytes(server.pid)
     commands, said = cast("IO[str]", server.stdin), cast("IO[str]", server.stdout)
     with contextlib.ExitStack() as connections, contextlib.closing(select.epoll()) as ready:
         watchers = {}
@@ -199,7 +200,7 @@ def _fan_out(server: subprocess.Popen[str], folder: Path, count: int, change_cou
             heard = _hear(watchers, ready)[0]
             began = float(said.readline())
             changes.append([at - began for at in heard])
-        rss = _rss_bytes(server.pid) - before
+        rss = resident_bytes(server.pid) - before
     return FanOut(
         watcher_count=count,
         line_bytes=line_bytes,
@@ -222,11 +223,6 @@ def _hear(watchers: Mapping[int, socket.socket], ready: select.epoll) -> tuple[l
             if buffer.endswith(b"}\n", 0, size):
                 heard.append(time.perf_counter())
     return heard, max(sizes.values())
-
-
-def _rss_bytes(process_id: int) -> int:
-    pages = int(Path(f"/proc/{process_id}/statm").read_text(encoding="ascii").split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def _allow_open_files(count: int) -> None:

@@ -1,7 +1,8 @@
-"""Knows how a test runs a program to its end, and hears what it says."""
+"""Knows how a test runs a program to its end, and hears what it says; and what a process holds."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,3 +14,14 @@ def ran(
 ) -> subprocess.CompletedProcess[str]:
     """The program when it has ended, with both its outputs. It may fail unless that is checked."""
     return subprocess.run(command, capture_output=True, text=True, check=check, **options)
+
+
+def resident_bytes(process_id: int | str = "self") -> int:
+    """What it holds in memory."""
+    pages = Path(f"/proc/{process_id}/statm").read_text(encoding="ascii").split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def descriptor_count(process_id: int | str = "self") -> int:
+    """How many files and connections it has open."""
+    return sum(1 for _ in Path(f"/proc/{process_id}/fd").iterdir())

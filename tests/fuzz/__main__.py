@@ -16,6 +16,7 @@ from tests.fuzz.datagrams import shout
 from tests.fuzz.mutation import Mutator
 from tests.fuzz.neighbours import beside_hostile_users
 from tests.fuzz.readers import reader_of
+from tests.programs import descriptor_count, resident_bytes
 
 SHARES = {
     "socket": 0.35,
@@ -125,12 +126,12 @@ def _reader(name: str, folder: Path, seed: str, count: int) -> tuple[int, list[s
             except (Exception, SystemExit) as trouble:  # noqa: BLE001 - whatever it is, it is what was looked for
                 found.append(f"{seed}/{number}: {type(trouble).__name__}: {trouble}"[:300])
             if number == int(WARM_UP * count):
-                held, open_count = _resident_bytes(), _descriptor_count()
-        growth = _resident_bytes() - held
+                held, open_count = resident_bytes(), descriptor_count()
+        growth = resident_bytes() - held
         if growth > GROWTH_BYTES_MAX:
             found.append(f"it grew by {growth >> 20} MiB")
-        if _descriptor_count() > open_count + 8:
-            found.append(f"{_descriptor_count() - open_count} more files are open")
+        if descriptor_count() > open_count + 8:
+            found.append(f"{descriptor_count() - open_count} more files are open")
     return count, found, f"grew by {growth / 2**20:.1f} MiB"
 
 
@@ -139,14 +140,6 @@ def _neighbours(folder: Path, minutes: float) -> tuple[int, list[str], str]:
         return 0, [], "skipped: only root can become two other users"
     answers = beside_hostile_users(folder, 60.0 * minutes)
     return len(answers.seconds), answers.failures, answers.sentence()
-
-
-def _resident_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def _descriptor_count() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 if __name__ == "__main__":

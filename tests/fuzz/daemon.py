@@ -19,6 +19,7 @@ from penstock.client.connection import ask
 from penstock.trial.stage import CREDENTIALS, status_of
 from tests.fuzz.conversation import a_conversation
 from tests.fuzz.mutation import Mutator
+from tests.programs import resident_bytes
 from tests.waiting import until
 
 CONNECTION_COUNT = 32  # at a time
@@ -59,8 +60,7 @@ class FuzzedDaemon:
     @property
     def resident_bytes(self) -> int:
         """What it holds in memory."""
-        pages = Path(f"/proc/{self._process.pid}/statm").read_text(encoding="ascii").split()[1]
-        return int(pages) * 4096
+        return resident_bytes(self._process.pid)
 
     def holds(self, *needles: bytes) -> set[bytes]:
         """Those that are anywhere in its memory."""

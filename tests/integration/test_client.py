@@ -22,7 +22,7 @@ from penstock.client.demand import Demand
 from penstock.units import GiB, MiB
 from tests.advice import an_answer
 from tests.integration.scripted_advisor import ScriptedAdvisor, Served, a_recommendation, served_in_thread
-from tests.programs import ran
+from tests.programs import descriptor_count, ran
 from tests.speaker import speaking
 
 
@@ -165,9 +165,9 @@ def test_advice_that_this_client_does_not_know_yet_is_advice(operation: str) -> 
 def test_a_snapshot_that_cannot_be_read_is_no_advice(tmp_path: Path) -> None:
     """A folder in its place, for one; and however often it is asked for, it holds no more than one descriptor."""
     (tmp_path / "recommendations.json").mkdir()
-    adviser, before = an_adviser(tmp_path), len(list(Path("/proc/self/fd").iterdir()))
+    adviser, before = an_adviser(tmp_path), descriptor_count()
     assert {adviser.advise("s3_upload", GiB).basis for _ in range(5)} == {"default"}
-    assert len(list(Path("/proc/self/fd").iterdir())) <= before + 1
+    assert descriptor_count() <= before + 1
 
 
 def test_a_process_without_files_to_import_from_gets_the_defaults(
@@ -459,10 +459,10 @@ def test_an_application_that_closes_every_file_still_gets_advice(server: Served,
 def test_many_threads_notice_a_new_snapshot_once(server: Served) -> None:
     """However many read, one file is held open."""
     adviser = an_adviser(server.socket_path.parent)
-    before = len(list(Path("/proc/self/fd").iterdir()))
+    before = descriptor_count()
     with ThreadPoolExecutor(8) as threads:
         for _ in range(10):
             publish(server)
             bases = threads.map(lambda _: adviser.advise("s3_upload", GiB).basis, range(16))
             assert set(bases) == {"measured"}
-    assert len(list(Path("/proc/self/fd").iterdir())) <= before + 1
+    assert descriptor_count() <= before + 1

@@ -25,6 +25,7 @@ from penstock.daemon.entrance import Entrance, look_after_files
 from penstock.daemon.troubles import Troubles
 from penstock.units import MiB
 from tests.integration.scripted_advisor import served, served_in_thread
+from tests.programs import resident_bytes
 
 STATUS = b"GET /v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n"
 BRIEF = ConnectionLimits(idle_seconds_max=0.2)
@@ -465,11 +466,6 @@ async def test_noise_does_not_disturb_the_others(tmp_path: Path, seed: int) -> N
                 writer.write(noise[: chance.randrange(1, len(noise))])
                 writer.write(chance.randbytes(chance.randrange(100)))
         assert await status_line(server.socket_path) == b"HTTP/1.1 200 OK\r\n"
-
-
-def resident_bytes() -> int:
-    """Of this process, which serves."""
-    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @pytest.mark.long

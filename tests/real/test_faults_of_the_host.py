@@ -20,7 +20,7 @@ import pytest
 from penstock.trial.stage import CREDENTIALS, Process, process, status_of
 from tests.daemon_house import DaemonHouse, has_measured
 from tests.loopback import Answers, Server, serving
-from tests.programs import ran
+from tests.programs import descriptor_count, ran
 from tests.real import provision
 from tests.real.fault_proxy import FaultProxy, faulty_ways
 from tests.real.servers import REGION
@@ -187,7 +187,7 @@ def test_64_descriptors(house: DaemonHouse) -> None:
             one.close()
         until(lambda: status_of(house.socket_path) is not None)
         measures_again(house)
-        assert len(list(Path(f"/proc/{running.pid}/fd").iterdir())) < 64
+        assert descriptor_count(running.pid) < 64
 
 
 def test_what_fits_is_killed_for_want_of_memory(house: DaemonHouse) -> None:

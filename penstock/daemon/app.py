@@ -229,7 +229,7 @@ async def _tell_status(
         harm_watch.look()
         for harm in harm_watch.take_told():
             await app.store.run(partial(Store.add_harm, harm=harm))
-        app.conductor.troubles.note("package", package.trouble())
+        app.conductor.troubles.note("package", await asyncio.to_thread(package.trouble))
         troubles = app.conductor.troubles.now()
         ailing = f"; trouble with {troubles[0].subject}: {troubles[0].sentence}" if troubles else ""
         notifier.status(app.conductor.activity + ailing)

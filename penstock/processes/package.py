@@ -38,7 +38,7 @@ def begun() -> Package:
 
 
 def trouble() -> str | None:
-    """One sentence once they were replaced. It takes 2 ms."""
+    """One sentence once they were replaced. It takes a millisecond, and reads them all where dates have changed."""
     began, files = begun(), files_below(_FOLDER)
     return None if files == began.files or content_of(files) == began.content else _REPLACED
 
@@ -54,15 +54,18 @@ def files_below(folder: Path) -> frozenset[tuple[str, int, int]]:
 
     Nor what is hidden, as editors and NFS leave it.
     """
-    found = []
-    for place, folders, names in os.walk(folder):
-        folders[:] = (name for name in folders if name != "__pycache__")
-        for name in names:
-            if name.startswith("."):
-                continue
-            with contextlib.suppress(OSError):  # gone just now, or out of reach
-                told = Path(place, name).stat()
-                found.append((f"{place}/{name}", told.st_size, told.st_mtime_ns))
+    found, folders = set[tuple[str, int, int]](), [str(folder)]
+    while folders:
+        with contextlib.suppress(OSError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.name == "__pycache__" or entry.name.startswith("."):
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                    continue
+                with contextlib.suppress(OSError):  # gone just now, or out of reach
+                    told = entry.stat()
+                    found.add((entry.path, told.st_size, told.st_mtime_ns))
     return frozenset(found)
 
 

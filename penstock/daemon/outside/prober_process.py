@@ -19,7 +19,7 @@ from penstock.operations.operation import Equipment, Service
 from penstock.operations.table import OPERATIONS
 from penstock.probes.on_demand import ProbeOnDemand
 from penstock.probes.probe import Journal, Probe
-from penstock.processes import companion, memory
+from penstock.processes import companion, memory, package
 from penstock.processes.dialogue import Dialogue, receive
 from penstock.vocabulary import Outcome, ProbePlan
 
@@ -28,6 +28,7 @@ class Bench:
     """Where probes are carried out, with what the daemon says of them."""
 
     def __init__(self, assignment: Assignment, outside: AwsOutside) -> None:
+        package.begun()  # probes start workers of this penstock, or none
         self._assignment = assignment
         self._outside = outside
         self._clock = SystemClock()

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from penstock.daemon.outside.aws import AwsOutside
+from penstock.daemon.outside.prober import Assignment
+from penstock.daemon.outside.prober_process import Bench
 from penstock.processes import package
 from penstock.processes.companion import Companion
 
@@ -58,6 +63,17 @@ def test_another_file_is_another_penstock(how: str, tmp_path: Path) -> None:
         case _:
             (tmp_path / "new.py").write_text("")
     assert package.files_below(tmp_path) != before
+
+
+def test_who_probes_starts_no_workers_of_another(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It may live for weeks, and be replaced before its first probe wants any."""
+    file = tmp_path / "module.py"
+    file.write_text("1")
+    monkeypatch.setattr(package, "_FOLDER", tmp_path)
+    monkeypatch.setattr(package, "begun", cache(package.begun.__wrapped__))
+    Bench(cast("Assignment", None), cast("AwsOutside", None))
+    file.write_text("22")
+    assert package.trouble() is not None
 
 
 async def test_nothing_of_another_version_is_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -91,14 +91,19 @@ class Unexplained:
 
 def noise_covariance(data: Measurements, beside: Unexplained) -> Array:
     """Covariance of the measurements around the law."""
-    one = noise_covariances(data, beside.misfit, np.array([beside.sigma]), beside.weights[None])
+    shared = structure(data, beside.misfit)
+    one = noise_covariances(data, shared, np.array([beside.sigma]), beside.weights[None])
     return np.asarray(one[0], dtype=np.float64)
 
 
-def noise_covariances(data: Measurements, misfit: Misfit, sigma: Array, weights: Array) -> Array:
+def noise_covariances(data: Measurements, shared: Array, sigma: Array, weights: Array) -> Array:
     """The same for noise of several sizes, (problems,), with weights (problems, measurements)."""
-    own = data.spread(sigma) ** 2 / np.maximum(weights, WEIGHT_MIN)
-    return structure(data, misfit) + own[:, :, None] * np.eye(len(data))
+    return shared + own_variances(data, sigma, weights)[:, :, None] * np.eye(len(data))
+
+
+def own_variances(data: Measurements, sigma: Array, weights: Array) -> Array:
+    """The part that each has for itself, (problems, measurements)."""
+    return np.asarray(data.spread(sigma) ** 2 / np.maximum(weights, WEIGHT_MIN), dtype=np.float64)
 
 
 def structure(data: Measurements, misfit: Misfit) -> Array:

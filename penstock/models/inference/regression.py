@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ from penstock.models.inference.misfit import (
     noise_covariance,
     noise_covariances,
     noise_log_likelihoods,
+    own_variances,
     same_hour,
     sigma_log_prior,
     structure,
@@ -43,7 +45,7 @@ from penstock.models.inference.posterior import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # without slots: what is shared is worked out once
 class Problem:
     """A law, what was measured, and what was believed before."""
 
@@ -51,6 +53,11 @@ class Problem:
     data: Measurements
     prior: Gaussian
     misfit: Misfit = field(default_factory=Misfit)
+
+    @cached_property
+    def shared(self) -> Array:
+        """The part of the covariance that measurements share."""
+        return structure(self.data, self.misfit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +182,7 @@ def beside_the_others(problem: Problem, peak: Peak) -> tuple[Array, Array]:
 def _beside_the_others(
     problem: Problem, residual: Array, sigma: Array, weights: Array
 ) -> tuple[Array, Array, Array]:
-    precision = inverse(noise_covariances(problem.data, problem.misfit, sigma, weights))
+    precision = inverse(noise_covariances(problem.data, problem.shared, sigma, weights))
     return _left_out(problem.data, precision, residual, sigma, weights)
 
 
@@ -356,6 +363,9 @@ def _descend(problem: Problem, theta: Array, sigma: Array, weights: Array, *, it
 
 def _goal(problem: Problem, sigma: Array, weights: Array) -> Goal:
     """Beside noise and weights by problems."""
-    covariances = noise_covariances(problem.data, problem.misfit, sigma, weights)
-    whiten = inverse(np.asarray(np.linalg.cholesky(covariances), dtype=np.float64))
+    if problem.shared.any():
+        covariances = noise_covariances(problem.data, problem.shared, sigma, weights)
+        whiten = inverse(np.asarray(np.linalg.cholesky(covariances), dtype=np.float64))
+    else:
+        whiten = 1.0 / np.sqrt(own_variances(problem.data, sigma, weights))
     return posterior.goal(problem.law, problem.data.log_values, whiten, problem.prior)

@@ -22,7 +22,6 @@ from penstock.models.s3.second_look import (
     TRUSTED_EVIDENCE,
     WATCH_AFTER,
     Before,
-    SecondLook,
     how_surprising,
 )
 
@@ -73,7 +72,7 @@ def find_change(
     """
     evidence = evidence.seen()
     evidence = evidence.upto(int(evidence.column("observation")[evidence.is_sight()].max(initial=0)))
-    steps, state, loudest = list[_Step](), drift.Cusum(), 0.0
+    steps, state, loudest, before = list[_Step](), drift.Cusum(), 0.0, None
     for step in _follow(evidence, prior, known_until):
         steps.append(step)
         state = state.after(step.surprise, is_certain=step.is_certain)
@@ -86,12 +85,13 @@ def find_change(
             firsts |= {each.observation for each in steps[-changed:][:BEGINNINGS]}
         if not firsts:
             continue
-        before = Before(evidence, prior, step.peak, homes)
-        look = SecondLook(evidence.upto(step.observation), before)
+        if before is None or before.peak is not step.peak:
+            before = Before(evidence, prior, step.peak, homes)
+        look = before.look(step.observation)
         support, first = max((look.support(each), each) for each in firsts)
-        around = SecondLook(evidence.upto(first + _PLACED_AMONG), before)
+        around = before.look(first + _PLACED_AMONG)
         # What was measured since may confirm it.
-        if 0 < support <= CHANGE_EVIDENCE and len(around.evidence.rows) != len(look.evidence.rows):
+        if 0 < support <= CHANGE_EVIDENCE:
             support = max(support, around.support(first))
         is_back = around.home(first) is not None and support > RETURN_EVIDENCE
         if is_back or (support > CHANGE_EVIDENCE_LEAST and _is_told(support, evidence, first, prior)):

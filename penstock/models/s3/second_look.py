@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -61,25 +60,27 @@ class Before:
     """
 
     def __init__(self, evidence: Evidence, prior: Gaussian, peak: Peak, homes: Sequence[Gaussian]) -> None:
-        self._evidence, self._prior, self._peak = evidence, prior, peak  # where the law was before the alarm
+        self._evidence, self._prior, self.peak = evidence, prior, peak  # where the law was before the alarm
         self._homes = homes
         self._known = dict[int, tuple[Peak, float]]()
+        self._looks = dict[int, SecondLook]()
         self._sigma = max(SIGMA_COMPARED, peak.sigma)
 
-    def settled(self, evidence: Evidence) -> tuple[Peak, float]:
-        """One place, and the logarithm of its evidence."""
-        return settled(evidence, self._prior, self._peak, self._sigma)
+    def known(self, evidence: Evidence) -> tuple[Peak, float]:
+        """One place, of the first of all measurements, and the logarithm of its evidence."""
+        if (count := len(evidence.rows)) not in self._known:
+            self._known[count] = settled(evidence, self._prior, self.peak, self._sigma)
+        return self._known[count]
 
-    def known(self, first: int) -> tuple[Peak, float]:
-        """The same of what came before this observation."""
-        if first not in self._known:
-            self._known[first] = self.settled(self._evidence.split(first)[0])
-        return self._known[first]
+    def look(self, last: int) -> SecondLook:
+        """At what was measured up to this observation."""
+        evidence = self._evidence.upto(last)
+        return self._looks.setdefault(len(evidence.rows), SecondLook(evidence, self))
 
     def changed(self, evidence: Evidence, first: int) -> _TwoPlaces:
         """Another place from this observation on: a new one, or one that it was before."""
-        known, earlier = self.known(first)
-        after, home = evidence.split(first)[1], None
+        before, after = evidence.split(first)
+        (known, earlier), home = self.known(before), None
         new, later = settled(after, loosen(known.belief), known, self._sigma)
         for number, belief in enumerate(self._homes):
             again, likelier = settled(after, belief, known, self._sigma)
@@ -107,19 +108,20 @@ class SecondLook:
         self._before = before
         self._two_places = dict[int, _TwoPlaces]()
 
-    @cached_property
+    @property
     def _one_place(self) -> float:
-        return self._before.settled(self.evidence)[1]
+        return self._before.known(self.evidence)[1]
 
     def support(self, first: int) -> float:
         """Of a change with this observation as the first after it."""
-        return self._changed(first).log_evidence - self._one_place
+        return self.changed(first).log_evidence - self._one_place
 
     def home(self, first: int) -> int | None:
         """Which of the places before it is again then; None where it is another one."""
-        return self._changed(first).home
+        return self.changed(first).home
 
-    def _changed(self, first: int) -> _TwoPlaces:
+    def changed(self, first: int) -> _TwoPlaces:
+        """What comes of it."""
         if first not in self._two_places:
             self._two_places[first] = self._before.changed(self.evidence, first)
         return self._two_places[first]
@@ -137,13 +139,14 @@ class SecondLook:
         best = max((first, *possible[::_PLACES_APART]), key=self.support)
         at = possible.index(best)
         best = max(possible[max(0, at - _PLACES_APART + 1) : at + _PLACES_APART], key=self.support)
-        found = self._changed(best)
+        found = self.changed(best)
         needed = CHANGE_EVIDENCE_LEAST if found.home is None else RETURN_EVIDENCE
         return best if self.support(best) > needed and found.step > _STEP_MIN else None
 
     def over(self, first: int) -> int | None:
         """Of a change that is over: the first observation of what had been before it; None where that explains less."""
-        after, (known, _) = self.evidence.split(first)[1], self._before.known(first)
+        before, after = self.evidence.split(first)
+        known, _ = self._before.known(before)
         rows = after.is_sight()
         surprises = how_surprising(after, known)[0][rows]
         foreign = np.cumsum(np.minimum(surprises**2, _FOREIGN_MAX) - _FOREIGN)
@@ -151,7 +154,7 @@ class SecondLook:
         if not _SPELL_MIN <= count < len(foreign):
             return None
         until = int(after.column("observation")[rows][count])
-        away = self._before.changed(self.evidence.upto(until - 1), first)
+        away = self._before.look(until - 1).changed(first)
         back = self._before.again(after.split(until)[1], known)
         is_explained = away.log_evidence + back > self._one_place + CHANGE_EVIDENCE
         return until if is_explained and away.step > _STEP_MIN else None

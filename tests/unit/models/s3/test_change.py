@@ -9,7 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from penstock.models.inference.posterior import Gaussian
+from penstock.models.inference.regression import Peak
+from penstock.models.s3 import second_look
 from penstock.models.s3.download import S3DownloadModel, S3DownloadSetting
+from penstock.models.s3.evidence import Evidence
+from penstock.models.s3.explanations import settled
 from penstock.vocabulary import Context, Observation
 from tests.unit.models.s3.download_world import a_place
 from tests.unit.models.s3.upload_world import FIRST_AT
@@ -47,3 +52,16 @@ def test_a_law_that_is_stuck_is_no_change(first: int) -> None:
     model, observations = S3DownloadModel(), list(recorded())
     for count in range(first, len(observations) + 1, 2):
         assert model.fit(PLACE, observations[:count], prior=None, seed=0).drift_count == 0
+
+
+def test_nothing_is_looked_at_twice_from_the_same_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second look takes as long as a whole fit of a few measurements, and is the same as before."""
+    looks = list[object]()
+
+    def noted(evidence: Evidence, belief: Gaussian, peak: Peak, sigma: float) -> tuple[Peak, float]:
+        looks.append((evidence.rows, belief.mean.tobytes(), peak.theta.tobytes(), sigma))
+        return settled(evidence, belief, peak, sigma)
+
+    monkeypatch.setattr(second_look, "settled", noted)
+    S3DownloadModel().fit(PLACE, list(recorded()), prior=None, seed=0)
+    assert len(looks) == len(set(looks)) > 0

@@ -79,7 +79,7 @@ def course_figure(place: PlaceFindings) -> Figure | None:
         keys=(
             Key("b0", "measured, darker where more was") if dense else Key("c0", "measured"),
             Key("diagonal", "as expected now"),
-            *([Key("c0 aside", "before the place changed")] if has_aside else []),
+            *([Key("c0 aside", place.aside_words)] if has_aside else []),
             *([Key("advised", "the place changed")] if place.changes else []),
             *([Key("band", "requests were refused")] if place.episodes else []),
         ),

@@ -231,11 +231,11 @@ def _record_figure(place: PlaceFindings, judged: Sequence[Measured]) -> Figure:
     ]
     fitted, promised = place.fitted_coverage, place.promised_coverage
     has_aside = not all(place.is_about_now(m.started_at) for m in judged)
-    since = " since the place changed" if has_aside else ""
+    now = " of the place as it is now" if place.is_back else " since the place changed" if has_aside else ""
     learned_count = place.fit.observation_count if place.fit else 0
     learned = "them" if learned_count >= fitted.count else f"the newest {number(learned_count)}"
     description = (
-        f"On the diagonal a prediction is exact. {fitted.within_count} of {fitted.count} measurements{since} lie "
+        f"On the diagonal a prediction is exact. {fitted.within_count} of {fitted.count} measurements{now} lie "
         f"within the 90 % interval of the newest fit, which has learned from {learned}"
     )
     if promised.count:
@@ -252,7 +252,7 @@ def _record_figure(place: PlaceFindings, judged: Sequence[Measured]) -> Figure:
             Key("diagonal", "exact"),
             Key("whisker", "90 % interval"),
             *_shown_colours(judged, colours),
-            *([Key("c0 aside", "before the place changed")] if has_aside else []),
+            *([Key("c0 aside", place.aside_words)] if has_aside else []),
             *_trouble_key(judged),
         ),
         table=_record_table(place),

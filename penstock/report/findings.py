@@ -238,6 +238,16 @@ class PlaceFindings:
         return is_about_now(self.fit, self.changes, at)
 
     @property
+    def is_back(self) -> bool:
+        """Whether the place was another one for a time, and is again what it was."""
+        return self.fit is not None and bool(self.fit.earlier)
+
+    @property
+    def aside_words(self) -> str:
+        """What is said of measurements that are not about the place as it is now."""
+        return "while the place was another one" if self.is_back else "before the place changed"
+
+    @property
     def news(self) -> list[ChangeFinding]:
         """Changes that are certain, oldest first; none where a rhythm explains them."""
         certain = [change for change in self.changes if change.is_certain]

@@ -74,7 +74,7 @@ def follow(evidence: Evidence, prior: Gaussian) -> Known:
 
 def _ended(stay: Stay, evidence: Evidence, at: datetime) -> _Left:
     peak = maximise(evidence.problem(stay.prior), starts(evidence, stay.prior))
-    earlier = (*stay.earlier, (stay.changed_at, at))
+    earlier = (*stay.earlier, (stay.changed_at or stay.evidence.begins_at, at))
     return _Left(stay=replace(stay, evidence=evidence, earlier=earlier), belief=peak.belief)
 
 

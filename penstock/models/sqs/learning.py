@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from itertools import compress
+from itertools import compress, pairwise
 from typing import Any
 
 import numpy as np
@@ -129,7 +129,7 @@ def learn(place: Place, observations: Sequence[Observation[Any]], *, prior: Fit 
     earlier: Periods = ()
     if shifts and watched.begins:
         moments = [own[begin].started_at for begin in watched.begins]
-        changed_at, spells = moments[-1], zip([None, *moments], moments, strict=False)
+        changed_at, spells = moments[-1], pairwise([usable[0].started_at, *moments])
         earlier = tuple(compress(spells, drift.alike(*shifts, watched.begins)))
         widened = learned.covariance + _CHANGE_WIDTH**2 * belief.covariance
         now = [o for o in usable if is_as_now(o.started_at, changed_at, earlier)]

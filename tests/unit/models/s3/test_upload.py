@@ -262,6 +262,15 @@ def test_what_was_measured_before_counts_again_once_the_place_is_what_it_was(cou
         assert now.high / now.low < 1.1 * before.high / before.low
 
 
+def test_what_is_older_than_what_was_learned_from_does_not_count_again() -> None:
+    """Where only the newest are looked at, nobody knows what the place was before them."""
+    slower = replace(WORLD, host_bytes_per_second=200e6)
+    worlds = [slower] * 30 + [WORLD] * 32 + [slower] * 12 + [WORLD] * 20
+    probes = [world.observe(a_setting((64, 32, 48)[i % 3]), i) for i, world in enumerate(worlds)]
+    fit = fit_of(WORLD, probes)
+    assert [fit.is_about(o.started_at) for o in probes] == [False] * 30 + [w is WORLD for w in worlds[30:]]
+
+
 def test_a_third_place_is_no_return() -> None:
     """It was 600 MB/s, then 200, and is 350 now: nothing of what came before is about that."""
     probes = history(WORLD, 16)

@@ -251,7 +251,7 @@ def test_a_place_that_changed_is_learned_anew() -> None:
     back = MODEL.fit(PLACE, [*before, *after, *again], prior=None, seed=1)
     assert back.drift_count == 2
     assert back.observation_count == len(before) + len(again)
-    assert back.earlier == ((None, after[0].started_at),)
+    assert back.earlier == ((before[0].started_at, after[0].started_at),)
 
 
 def test_advice_beyond_what_was_tried_says_so() -> None:

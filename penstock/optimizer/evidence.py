@@ -48,11 +48,10 @@ def attach(
 
     `told` is what other hosts of the same place measured.
     """
-    now = [o for o in observations if fit.is_about(o.started_at)] if fit.earlier else observations
     return replace(
         fit,
-        cells=_cells(model, now),
-        corroborated_cells=_cells(model, corroborated),
+        cells=_cells(fit, model, observations),
+        corroborated_cells=_cells(fit, model, corroborated),
         told_thread_count=float(
             thread_counts(model, [c for c in told if not c.had_trouble]).max(initial=0.0)
         ),
@@ -64,14 +63,17 @@ def thread_counts(model: PerformanceModel[Any], cells: Sequence[Cell]) -> Array:
     return objective.thread_counts([model.setting_type(**cell.setting) for cell in cells])
 
 
-def _cells(model: PerformanceModel[Any], observations: Sequence[Observation[Any]]) -> tuple[Cell, ...]:
-    """By setting, what was in use counts and not what was allowed."""
+def _cells(
+    fit: Fit, model: PerformanceModel[Any], observations: Sequence[Observation[Any]]
+) -> tuple[Cell, ...]:
+    """By setting, what was in use counts and not what was allowed; apart what the place did while it was another."""
     groups: dict[tuple[Any, ...], list[Observation[Any]]] = {}
     for allowed in observations:
         if not speaks_of_setting(model, allowed):
             continue
         observation = replace(allowed, setting=model.in_use(allowed))
-        key = (observation.context.payload_size_bytes, *setting_values(observation.setting).values())
+        place = (observation.context.payload_size_bytes, fit.is_about(observation.started_at))
+        key = (*place, *setting_values(observation.setting).values())
         groups[key] = [*groups.pop(key, ()), observation]  # what was measured last is last
     return tuple(_cell(model, group) for group in list(groups.values())[-_CELL_COUNT_MAX:])
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from penstock.models.model import Appraisal, Array, Fit, Suspicion
+from penstock.models.model import Appraisal, Array, Fit, Periods, Suspicion
 from penstock.models.s3.upload import S3UploadModel, S3UploadSetting
 from penstock.optimizer import evidence
 from penstock.optimizer.recommendation import alternatives, assess
@@ -187,6 +187,20 @@ def test_what_was_measured_again_is_not_forgotten() -> None:
     kept = [cell.setting["thread_count"] for cell in evidence.attach(FIT, MODEL, probes).cells]
     assert kept[-1] == 4
     assert 5 not in kept
+
+
+@pytest.mark.parametrize("earlier", [(), ((WORLD.observe(a_setting(64), 0).started_at,) * 2,)])
+def test_what_a_setting_did_while_the_place_was_another_is_kept_apart(earlier: Periods) -> None:
+    """It is looked at again once the place may be that again, and is no measurement of what it is now."""
+    slower = replace(WORLD, host_bytes_per_second=200e6)
+    probes = [world.observe(a_setting(64), i) for i, world in enumerate([WORLD, WORLD, WORLD, slower])]
+    fit = replace(FIT, changed_at=probes[3].started_at, earlier=earlier)
+    before, now = evidence.attach(fit, MODEL, probes).cells
+    assert (before.count, now.count) == (3, 1)
+    assert before.value_median > 500e6
+    assert now.value_median < 220e6
+    assert not evidence.is_current(before, fit)
+    assert evidence.is_current(now, fit)
 
 
 def test_poor_advice_does_not_stand() -> None:

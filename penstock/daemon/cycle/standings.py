@@ -32,6 +32,7 @@ class Standings:
         self._standings: dict[Context, Standing] = {}
         self._changes_known_until: dict[Place, datetime | None] = {}
         self._before_change: dict[Context, int] = {}  # observations, while the place is another one
+        self._given_back: dict[Context, int] = {}  # of them, once it was again what it was
         self._costs: dict[Context, Cost] = {}  # of a typical probe, since this daemon started
         self._resumed_at = self._seen_at = now
         # By which ledger, and in which minute; None: not since anything changed.
@@ -143,8 +144,12 @@ class Standings:
             count = self._standings[other].observation_count
             if has_changed and not fit.earlier:
                 self._before_change[other], count = self._before_change.get(other, 0) + count, 0
+                self._given_back.pop(other, None)
             elif fit.changed_at is None or fit.earlier:
-                count += self._before_change.pop(other, 0)
+                given = self._before_change.pop(other, 0)
+                self._given_back[other], count = self._given_back.get(other, 0) + given, count + given
+            elif given := self._given_back.pop(other, 0):  # for it was another place after all
+                self._before_change[other], count = self._before_change.get(other, 0) + given, count - given
             self._change(
                 other,
                 observation_count=count + (other == context),

@@ -65,6 +65,23 @@ async def test_a_place_that_is_again_what_it_was_is_not_learned_anew(
     assert not is_in_a_hurry(known)
 
 
+async def test_a_place_that_was_another_one_after_all_is_learned_anew(
+    tmp_path: Path, clock: VirtualClock
+) -> None:
+    """For one measurement it was taken for what it had been."""
+    standings = await loaded(tmp_path, clock)
+    for hours in range(LEARNING_COUNT):
+        standings.note_measured(CONTEXT, a_fit(newest_observation_at=NOON + hours * HOUR))
+    gone_at, back_at = (NOON + hours * HOUR for hours in (LEARNING_COUNT, LEARNING_COUNT + 2))
+    another = a_fit(changed_at=gone_at, newest_observation_at=gone_at + HOUR)
+    again = a_fit(changed_at=back_at, earlier=((NOON, gone_at),), newest_observation_at=back_at + HOUR)
+    for fit, count in ((another, 1), (again, LEARNING_COUNT + 2), (another, 3), (again, LEARNING_COUNT + 4)):
+        standings.note_measured(CONTEXT, fit)
+        (known,) = standings
+        assert known.observation_count == count
+        assert is_in_a_hurry(known) is (fit is another)
+
+
 async def test_what_is_reported_divides_no_budget_again(
     tmp_path: Path, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -184,7 +184,7 @@ def test_the_aws_cli_keeps_the_users_own_configuration(
         "max_concurrent_requests": "3",
         "multipart_chunksize": str(6 * MiB),
         "multipart_threshold": str(6 * MiB + 1),
-        "preferred_transfer_client": "classic",
+        "preferred_transfer_client": "default",
         "addressing_style": "path",
     }
     assert (tmp_path / "config").read_text() == own

@@ -75,8 +75,7 @@ SURPRISE_MIN = 2.3  # standard deviations: by normal noise one measurement in 50
 SURPRISE_AFTER = 8  # observations: before, a place is being learned, and much is a surprise
 
 
-# From, None since anything is known, to before.
-Periods: TypeAlias = tuple[tuple[datetime | None, datetime], ...]
+Periods: TypeAlias = tuple[tuple[datetime, datetime], ...]  # from, to before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +119,7 @@ def is_as_now(at: datetime, changed_at: datetime | None, earlier: Periods) -> bo
     """Whether a place that last changed at that time, and was the same earlier, was so at another."""
     if changed_at is None or at >= changed_at:
         return True
-    return any((since is None or since <= at) and at < until for since, until in earlier)
+    return any(since <= at < until for since, until in earlier)
 
 
 def speaks_of_setting(model: PerformanceModel[Any], observation: Observation[Any]) -> bool:

@@ -228,11 +228,6 @@ class PlaceFindings:
         """For the question that states nothing but the size."""
         return [advice for advice in self.advice if advice.recommendation.demand == Demand()]
 
-    @property
-    def changed_at(self) -> datetime:
-        """See `last_change`; the beginning of time where it never changed."""
-        return last_change(self.fit, self.changes)
-
     def is_about_now(self, at: datetime) -> bool:
         """Whether the place was then what it is now: since the last change, or before it was another one for a time."""
         return is_about_now(self.fit, self.changes, at)

@@ -241,31 +241,37 @@ def oldest_python(directory: Path) -> Path:
 
 def rust_program(source: Path) -> Path:
     """The program of a file that needs serde_json and chrono. Raises ToolMissingError, BuildError."""
-    content = source.read_bytes()
-    name = f"rust-{hashlib.sha256(content + _RUST_PACKAGE.encode()).hexdigest()[:12]}"
 
     def build(directory: Path) -> None:
-        (directory / "Cargo.toml").write_text(_RUST_PACKAGE)
-        (directory / "advice.rs").write_bytes(content)
         _fetch(["cargo", "fetch", "--quiet"], directory)
         _run(["cargo", "build", "--quiet"], directory, {"CARGO_TARGET_DIR": str(directory / "target")})
 
-    return _built(name, ("cargo",), build) / "target/debug/advice"
+    files = {"Cargo.toml": _RUST_PACKAGE, "advice.rs": source.read_text()}
+    return _program("rust", "cargo", files, build) / "target/debug/advice"
 
 
 def go_program(source: Path) -> Path:
     """The program of a file that needs the AWS SDK for Go. Raises ToolMissingError, BuildError."""
-    content = source.read_bytes()
-    name = f"go-{hashlib.sha256(content + _GO_MODULE.encode()).hexdigest()[:12]}"
 
     def build(directory: Path) -> None:
-        (directory / "go.mod").write_text(_GO_MODULE)
-        (directory / "told.go").write_bytes(content)
         _fetch(["go", "mod", "tidy"], directory)
         _run(["go", "vet", "."], directory, {})
         _run(["go", "build", "-o", "told", "."], directory, {})
 
-    return _built(name, ("go",), build) / "told"
+    files = {"go.mod": _GO_MODULE, "told.go": source.read_text()}
+    return _program("go", "go", files, build) / "told"
+
+
+def _program(language: str, tool: str, files: Mapping[str, str], build: Callable[[Path], None]) -> Path:
+    """The folder in which a program of these files was built; another one as soon as any of them differs."""
+
+    def write_and_build(directory: Path) -> None:
+        for name, text in files.items():
+            (directory / name).write_text(text)
+        build(directory)
+
+    digest = hashlib.sha256("".join(files.values()).encode()).hexdigest()[:12]
+    return _built(f"{language}-{digest}", (tool,), write_and_build)
 
 
 def cache_directory() -> Path:

@@ -89,6 +89,8 @@ _OF_THE_SERVICE = (
     COLD_LATENCIES,
 )
 _OF_THE_HOST = (HOST_RATE, BURST_FACTOR, CPU_PER_REQUEST, CPU_PER_BYTE)
+_WIDENED = 1.5  # times the covariance: what is believed of another place or time is less sure here
+_FAMILIAR = 0.05  # of a logarithm: by how much a place differs from itself
 
 
 def _inherit(neighbour: Fit, place: Place, table: Gaussian) -> Gaussian:
@@ -99,11 +101,11 @@ def _inherit(neighbour: Fit, place: Place, table: Gaussian) -> Gaussian:
     draws = np.array(neighbour.state["draws"], dtype=np.float64)
     if neighbour.place.operation != place.operation:
         return from_the_other_direction(draws, neighbour.place, table)
-    mean, covariance = draws.mean(axis=0), 1.5 * np.cov(draws.T) + 1e-6 * np.eye(len(PARAMETERS))
+    mean, covariance = draws.mean(axis=0), _WIDENED * np.cov(draws.T) + 1e-6 * np.eye(len(PARAMETERS))
     there = neighbour.place
     is_same_service = (there.region, there.service_class) == (place.region, place.service_class)
     is_same_host = there.instance_type == place.instance_type
-    familiar = 0.05 if there == place else 0.15
+    familiar = _FAMILIAR if there == place else 0.15
     extra = np.full(len(PARAMETERS), familiar)
     extra[list(_OF_THE_SERVICE)] = familiar if is_same_service else 0.6
     extra[list(_OF_THE_HOST)] = familiar if is_same_host else 0.8
@@ -125,4 +127,5 @@ def loosen(belief: Gaussian) -> Gaussian:
 
 def revisited(belief: Gaussian) -> Gaussian:
     """Of a place that is again what it was: nothing has moved by much."""
-    return Gaussian(mean=belief.mean, covariance=1.5 * belief.covariance + 0.05**2 * np.eye(len(PARAMETERS)))
+    extra = np.full(len(PARAMETERS), _FAMILIAR)
+    return Gaussian(mean=belief.mean, covariance=_WIDENED * belief.covariance + np.diag(extra**2))

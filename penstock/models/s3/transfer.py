@@ -17,7 +17,7 @@ import numpy as np
 from penstock.models import burst
 from penstock.models.inference.draws import quantiles
 from penstock.models.inference.misfit import MISFIT_MEASUREMENT_COUNT_MIN
-from penstock.models.model import Appraisal, Array, Belief, Fit
+from penstock.models.model import Appraisal, Array, Belief, Fit, is_as_now
 from penstock.models.s3 import answers, remarks
 from penstock.models.s3.directions import (
     REQUEST_SIZE_BYTES_MAX,
@@ -349,10 +349,10 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         learned = learn(place, evidence_of(place, ordered), prior, seed)
         posterior = learned.posterior(_credits(place, ordered), lateness(self.direction, ordered))
         stay = learned.known.stay
-        fit = Fit(
+        return Fit(
             place=place,
             parameters=_parameters(learned.draws, self.direction),
-            observation_count=0,
+            observation_count=sum(is_as_now(o.started_at, stay.changed_at, stay.earlier) for o in ordered),
             newest_observation_at=max((o.started_at for o in ordered), default=None),
             residual_fraction_p50=learned.residual_fraction_p50,
             is_off_model=learned.shapes is not None,
@@ -362,7 +362,6 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
             suspicion=learned.suspicion,
             state=posterior.to_state() | self.learned_besides(ordered),
         )
-        return replace(fit, observation_count=sum(fit.is_about(o.started_at) for o in ordered))
 
     def candidates(self, fit: Fit, context: Context, demand: Demand) -> Sequence[S3SettingT]:
         """A grid of ratios; also even part sizes, full waves, all that the memory holds, and what the SDK does."""

@@ -113,7 +113,7 @@ def test_a_change_that_the_fit_has_forgotten_still_divides_what_was_measured() -
 def test_of_a_place_that_is_again_what_it_was_only_the_spell_is_set_aside() -> None:
     """What was measured before it went is about the place as it is now."""
     gone_at, back_at = NOON + HOUR, NOON + 3 * HOUR
-    fit = dataclasses.replace(a_real_fit(), changed_at=back_at, earlier=((None, gone_at),))
+    fit = dataclasses.replace(a_real_fit(), changed_at=back_at, earlier=((NOON - HOUR, gone_at),))
     changes = [a_change(changed_at=back_at, unchanged_at=NOON + 2 * HOUR, as_until=gone_at)]
     (place,) = a_report(fits=[fit], changes=changes).places
     now = [m for m in place.measured if not gone_at <= m.started_at < back_at]

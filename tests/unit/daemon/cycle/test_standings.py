@@ -19,6 +19,7 @@ from penstock.vocabulary import Cost
 from tests.factories import CONTEXT, NOON, SETTING_TYPES, a_fit
 
 HOUR = timedelta(hours=1)
+CALM = a_fit(changed_at=None, newest_observation_at=NOON)
 
 
 async def loaded(folder: Path, clock: VirtualClock) -> Standings:
@@ -29,19 +30,24 @@ async def loaded(folder: Path, clock: VirtualClock) -> Standings:
     return standings
 
 
+async def learned(folder: Path, clock: VirtualClock) -> Standings:
+    """The same, once it is known."""
+    standings = await loaded(folder, clock)
+    for _ in range(LEARNING_COUNT):
+        standings.note_measured(CONTEXT, CALM)
+    return standings
+
+
 async def test_a_change_that_is_taken_back_gives_the_count_back(tmp_path: Path, clock: VirtualClock) -> None:
     """A place that changed is learned anew, at four times the pace; one that did not after all is known as before."""
-    standings = await loaded(tmp_path, clock)
-    calm = a_fit(changed_at=None, newest_observation_at=NOON)
-    for _ in range(LEARNING_COUNT):
-        standings.note_measured(CONTEXT, calm)
+    standings = await learned(tmp_path, clock)
     (known,) = standings
     assert not is_in_a_hurry(known)
     standings.note_measured(CONTEXT, a_fit(changed_at=NOON + HOUR, newest_observation_at=NOON + 2 * HOUR))
     (changed,) = standings
     assert changed.observation_count == 1
     assert is_in_a_hurry(changed)
-    standings.note_measured(CONTEXT, calm)
+    standings.note_measured(CONTEXT, CALM)
     (after_all,) = standings
     assert after_all.observation_count == LEARNING_COUNT + 2
     assert not is_in_a_hurry(after_all)
@@ -50,28 +56,8 @@ async def test_a_change_that_is_taken_back_gives_the_count_back(tmp_path: Path, 
 async def test_a_place_that_is_again_what_it_was_is_not_learned_anew(
     tmp_path: Path, clock: VirtualClock
 ) -> None:
-    """The count of before is given back, and nothing is in a hurry."""
-    standings = await loaded(tmp_path, clock)
-    for hours in range(LEARNING_COUNT):
-        standings.note_measured(CONTEXT, a_fit(newest_observation_at=NOON + hours * HOUR))
-    gone_at, back_at = (NOON + hours * HOUR for hours in (LEARNING_COUNT, LEARNING_COUNT + 2))
-    standings.note_measured(CONTEXT, a_fit(changed_at=gone_at, newest_observation_at=gone_at + HOUR))
-    standings.note_measured(
-        CONTEXT,
-        a_fit(changed_at=back_at, earlier=((None, gone_at),), newest_observation_at=back_at + HOUR),
-    )
-    (known,) = standings
-    assert known.observation_count == LEARNING_COUNT + 2
-    assert not is_in_a_hurry(known)
-
-
-async def test_a_place_that_was_another_one_after_all_is_learned_anew(
-    tmp_path: Path, clock: VirtualClock
-) -> None:
-    """For one measurement it was taken for what it had been."""
-    standings = await loaded(tmp_path, clock)
-    for hours in range(LEARNING_COUNT):
-        standings.note_measured(CONTEXT, a_fit(newest_observation_at=NOON + hours * HOUR))
+    """The count of before is given back, and nothing is in a hurry; taken again where it was another one after all."""
+    standings = await learned(tmp_path, clock)
     gone_at, back_at = (NOON + hours * HOUR for hours in (LEARNING_COUNT, LEARNING_COUNT + 2))
     another = a_fit(changed_at=gone_at, newest_observation_at=gone_at + HOUR)
     again = a_fit(changed_at=back_at, earlier=((NOON, gone_at),), newest_observation_at=back_at + HOUR)

@@ -35,10 +35,12 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(provision.BUILD_SECONDS_MAX)
 PART_COUNT = 12
 PATH = LinkTruth(  # parts take seconds, so that a busy machine's milliseconds are little beside them
     round_trip_seconds=0.02,
-    connection_rate_bytes_per_second=2.5e6,
+    connection_rate_bytes_per_second=2e6,
     host_rate_bytes_per_second=50e6,
     service_latency_seconds_median=0.05,
 )
+# In waves for every client, so that the median is of connections and of a client that have long begun.
+_AWS_CONFIG = "[default]\ns3 =\n  max_concurrent_requests = 4\n"
 _UPLOAD = """
 import sys, boto3
 from boto3.s3.transfer import TransferConfig
@@ -53,16 +55,8 @@ def _boto3(url: str, file: Path) -> list[str]:
 
 
 def _aws_cli(url: str, file: Path) -> list[str]:
-    return [
-        str(provision.aws_cli()),
-        "s3",
-        "cp",
-        str(file),
-        "s3://heard/key",
-        "--endpoint-url",
-        url,
-        "--quiet",
-    ]
+    copy = ["s3", "cp", str(file), "s3://heard/key", "--endpoint-url", url, "--quiet"]
+    return [str(provision.aws_cli()), *copy]
 
 
 def _go_sdk_1(url: str, file: Path) -> list[str]:
@@ -117,6 +111,8 @@ async def _upload(
 ) -> tuple[list[Series], dict[str, list[tuple[float, float]]]]:
     hearing = Hearing(SystemClock())
     path = S3Service(PATH, clock=SystemClock(), seed=0)
+    config = folder / "aws_config"
+    config.write_text(_AWS_CONFIG)
     async with aiohttp.ClientSession(auto_decompress=False) as upstream:
         relay = WatchedRelay(server_url, path, upstream)
         async with serving(relay.application()) as url, listening(hearing) as sender:
@@ -124,6 +120,7 @@ async def _upload(
             environment = {
                 "PATH": os.environ["PATH"],
                 "HOME": str(folder),
+                "AWS_CONFIG_FILE": str(config),
                 **CREDENTIALS,
                 "AWS_REGION": servers.REGION,
                 "AWS_DEFAULT_REGION": servers.REGION,

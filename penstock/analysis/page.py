@@ -17,7 +17,7 @@ from penstock.report.figure import Table
 from penstock.report.markdown import markdown_tables
 from penstock.report.page import render_tables
 from penstock.report.wording import gain_span, interval, percent, times_words
-from penstock.units import counted, format_bytes
+from penstock.units import counted, format_bytes, number, quantity
 from penstock.vocabulary import Estimate
 
 SLOW_FRACTION = 0.7  # of what hosts of the same place come to
@@ -145,7 +145,7 @@ def rendered(found: Page, form: str) -> str:
     lead = (
         f"{counted(found['observation_count'], 'observation')} of {counted(found['host_count'], 'host')} in "
         f"{found['source']}; "
-        f"probes cost ${found['usd']:.4g} in the time that is there."
+        f"probes cost {quantity('usd', found['usd'])} in the time that is there."
     )
     return (markdown_tables if form == "markdown" else render_tables)("The fleet", lead, list(_tables(found)))
 
@@ -181,7 +181,7 @@ def _rows(found: Page) -> Iterator[tuple[str, list[dict[str, str]]]]:
                 "hosts": str(row["host_count"]),
                 "requests": f"{row['request_count']:,.0f}",
                 "moved": format_bytes(int(row["transferred_bytes"])),
-                "dollars": f"{row['usd']:.4g}",
+                "dollars": number(row["usd"]),
             }
             for row in found["spent"]
         ],

@@ -23,7 +23,7 @@ from penstock.daemon.spending.tariffs import Tariffs, Way
 from penstock.models.model import Fit, HasCostAhead
 from penstock.operations.operation import Operation
 from penstock.operations.sections.section import Section
-from penstock.units import number
+from penstock.units import number, quantity
 from penstock.vocabulary import Context, Cost, Setting, Tariff
 
 MONTH_DAYS = 30
@@ -52,8 +52,9 @@ class Forecast:
     @property
     def sentence(self) -> str:
         """What a day costs, and what binds."""
-        usd = f"${self.at_most.usd:.3g} a day at most, ${self.typically.usd:.2g} typically"
-        return scarcity([self]) or f"{self.operation}: {usd}; {_ways([self])}"
+        most, typical = quantity("usd", self.at_most.usd), quantity("usd", self.typically.usd)
+        usual = f"{self.operation}: {most} a day at most, {typical} typically; {_ways([self])}"
+        return scarcity([self]) or usual
 
     @property
     def warning(self) -> str | None:

@@ -83,7 +83,14 @@ def test_where_nothing_binds_nothing_is_said(row: Operation[Any, Any]) -> None:
     section = row.section_type()
     count = len(section.payload_size_bytes) * 86400.0 / (2.0 * section.mean_interval_seconds)
     assert free.probe_count == free.probe_count_wanted == pytest.approx(count)
-    assert "at most" in free.sentence
+    assert "$100 a day at most" in free.sentence
+    large = forecast(
+        row,
+        msgspec.structs.replace(AMPLE, usd_per_day=12_000.0),
+        usd_per_day=12_000.0,
+        network_path="public-address",
+    )
+    assert "$12,000 a day at most" in large.sentence, "no exponent"
 
 
 def test_quiet_hours_are_not_probed_and_not_foreseen(row: Operation[Any, Any]) -> None:

@@ -1,6 +1,28 @@
 """What applications import: the standard library only, and never an exception because of penstock.
 
-``penstock.client.advice`` asks; ``penstock.client.boto3`` and ``aiobotocore`` have all that is for those SDKs, from a
-configuration to transfers and queues; ``awscrt`` and ``s3fs`` turn the answer into what these understand, and
-``penstock.client.targets`` does so for every client, as data.
+from penstock.client import Lease, advise, report
+
+advice = advise("s3_upload", size_bytes)
+advice.setting["thread_count"], advice.setting["part_size_bytes"]
+
+So asks whoever splits and sends by himself. ``penstock.client.boto3`` and ``aiobotocore`` have all that is for those
+SDKs, from a configuration to transfers and queues; ``awscrt`` and ``s3fs`` turn the answer into what these understand,
+``asyncio_client`` asks in an event loop, and ``penstock.client.targets`` has the words of every client, as data.
 """
+
+from __future__ import annotations
+
+from penstock.client.elsewhere import offered
+
+TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
+if TYPE_CHECKING:
+    from penstock.client.advice import Advice as Advice
+    from penstock.client.advice import advise as advise
+    from penstock.client.asyncio_client import AsyncLease as AsyncLease
+    from penstock.client.lease import Lease as Lease
+    from penstock.client.reporting import report as report
+
+__getattr__, __dir__, __all__ = offered(
+    __name__,
+    {"advice": "Advice advise", "asyncio_client": "AsyncLease", "lease": "Lease", "reporting": "report"},
+)

@@ -10,8 +10,8 @@ from aiobotocore.config import AioConfig
 from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
 
-from penstock.client import aiobotocore, asyncio_client, awscrt, boto3, s3fs
-from penstock.client.advice import Advice, Adviser, advise
+from penstock.client import Advice, Lease, advise, aiobotocore, asyncio_client, awscrt, boto3, s3fs
+from penstock.client.advice import Adviser
 from penstock.client.aiobotocore import AsyncQueueConsumer, AsyncQueueProducer
 from penstock.client.boto3 import (
     QueueConsumer,
@@ -22,7 +22,6 @@ from penstock.client.boto3 import (
     upload_file,
     upload_files,
 )
-from penstock.client.lease import Lease
 from penstock.client.transfers.reader import ObjectReader
 
 

@@ -20,13 +20,11 @@ import boto3
 import s3fs
 
 import penstock.client
+from penstock.client import AsyncLease, Lease, advise, awscrt, boto3_lease, report
 from penstock.client import aiobotocore as advised_aio
-from penstock.client import awscrt, boto3_lease
 from penstock.client import boto3 as advised
 from penstock.client import s3fs as advised_s3fs
-from penstock.client.advice import advise
 from penstock.client.aiobotocore import AsyncQueueConsumer, AsyncQueueProducer
-from penstock.client.asyncio_client import AsyncLease
 from penstock.client.asyncio_client import advise as advise_in_loop
 from penstock.client.boto3 import (
     QueueConsumer,
@@ -40,8 +38,7 @@ from penstock.client.boto3 import (
     upload_fileobj,
     upload_files,
 )
-from penstock.client.lease import Lease
-from penstock.client.reporting import default_reporter, report
+from penstock.client.reporting import default_reporter
 
 CONTENT = bytes(range(256)) * 4096 * 12  # 12 MiB
 MESSAGE_COUNT = 30

@@ -1,4 +1,4 @@
-"""What an application finds by the name of its SDK: all of it, imported when it is asked for."""
+"""What an application finds by the name of the client or of its SDK: all of it, imported when it is asked for."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 
+from penstock import client
 from penstock.client import aiobotocore, boto3
 from tests.programs import ran
 
-FACADES = pytest.mark.parametrize("module", [boto3, aiobotocore], ids=["boto3", "aiobotocore"])
+FACADES = pytest.mark.parametrize(
+    "module", [client, boto3, aiobotocore], ids=["client", "boto3", "aiobotocore"]
+)
 
 
 def told_to_checkers(module: ModuleType) -> dict[str, str]:

@@ -132,7 +132,7 @@ def _advised(
     """How to run it, and the answer of the daemon. Raises TroubleError where it runs as it is, which says why."""
     verb = program.verb_at(command)
     if verb is None:
-        if program.unseen.isdisjoint(command):
+        if not program.is_unseen(command):
             raise TroubleError("this command transfers nothing")
         raise TroubleError(
             "what this command transfers cannot be seen in it, nor be told for all of it: "

@@ -47,6 +47,10 @@ class Program(NamedTuple):
         """What it is told when it reads."""
         return f"{self.target}-download"
 
+    def is_unseen(self, command: Sequence[str]) -> bool:
+        """Whether its verb is one of these; a file of that name is none."""
+        return next(_arguments(self, command[1:]), None) in self.unseen
+
 
 def sink_of(program: Program, command: Sequence[str]) -> str | None:
     """What a command that reads from S3 writes to, in the word of a demand; None when it does not say that it reads.
@@ -205,10 +209,8 @@ def _aws(command: Sequence[str], _: int, __: Mapping[str, str], translation: Tra
 
 
 def _aws_verb_at(command: Sequence[str]) -> int | None:
-    place = _first(command, ("s3",))
-    if place is None or place + 1 >= len(command) or command[place + 1] not in _TRANSFERRING:
-        return None
-    return place + 1
+    places = range(2, len(command))  # a profile may be called s3, too
+    return next((at for at in places if command[at - 1] == "s3" and command[at] in _TRANSFERRING), None)
 
 
 def _mountpoint(command: Sequence[str], _: int, __: Mapping[str, str], translation: Translation) -> Launch:
@@ -247,6 +249,7 @@ _RCLONE_SWITCHES = """
     --create-empty-src-dirs --delete-after --delete-before --delete-during --stats-one-line --human-readable
     --no-check-dest --s3-no-check-bucket --s3-env-auth
 """
+_S5CMD_SWITCHES = "--json --dry-run --no-sign-request --no-verify-ssl --stat --use-list-objects-v1"
 _SPARK = Program("spark", lambda command: 0 if command else None, _spark, ("s3a://", "s3://"))
 _HADOOP = Program(
     "hadoop-s3a", lambda command: _first(command, ("fs", "dfs", "distcp")), _hadoop, ("s3a://",)
@@ -257,6 +260,7 @@ PROGRAMS: Mapping[str, Program] = {
         "s5cmd",
         lambda command: _first(command, (*_TRANSFERRING, "pipe", "cat")),
         _s5cmd,
+        switches=frozenset(_S5CMD_SWITCHES.split()),
         unseen=frozenset({"run"}),
     ),
     "rclone": Program(

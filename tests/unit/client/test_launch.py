@@ -130,6 +130,28 @@ def test_what_uploads_nothing_is_not_touched(command: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("command", "is_unseen"),
+    [
+        ("s5cmd run commands", True),
+        ("s5cmd --json --log error run commands", True),
+        ("s5cmd du run", False),
+        ("rclone -P --bind ::1 serve http r:b", True),
+        ("rclone lsf serve", False),
+        ("rclone", False),
+    ],
+)
+def test_a_folder_that_is_called_like_a_verb_is_none(command: str, is_unseen: bool) -> None:
+    """The verb is the first argument, behind the options and their values."""
+    words = command.split()
+    assert PROGRAMS[words[0]].is_unseen(words) is is_unseen
+
+
+def test_a_profile_may_be_called_like_the_service() -> None:
+    """What counts is where S3 and a verb stand together."""
+    assert PROGRAMS["aws"].verb_at(["aws", "--profile", "s3", "s3", "cp", "big", "s3://b/"]) == 4
+
+
+@pytest.mark.parametrize(
     ("command", "source"),
     [
         ("s5cmd cp --acl private big s3://b/", "big"),

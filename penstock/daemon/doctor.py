@@ -5,6 +5,7 @@ Each check looks at a `Patient` and says what it found. Permissions are tried as
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import platform
 import re
@@ -39,6 +40,7 @@ _CLOCK_ERROR_SECONDS_MAX = 1.0
 _TIME_ERROR = 5  # adjtimex: the clock is not synchronised
 _TIMEX_BYTES, _MAXERROR_AT = 256, 24
 _SDKS = ("aiobotocore", "botocore")
+_CHOICES_OF_ENDPOINTS = ("use_fips_endpoint", "use_dualstack_endpoint")
 _UNIT = "penstock.service"
 _SYSTEMD_SECONDS_MAX = 10.0
 _ASSUMED = frozenset({NetworkPath.UNKNOWN, NetworkPath.NAT_GATEWAY, NetworkPath.OUTSIDE})
@@ -298,8 +300,24 @@ def _ways(patient: Patient) -> Iterator[Finding]:
                 yield Finding(subject, Health.POOR, f"{sentence}; it is another region, which is paid for")
             else:
                 yield Finding(subject, Health.WELL, sentence)
-            stated = patient.loaded.configuration.aws.endpoint_urls[row.service]
-            yield from _proxies(subject, stated or f"https://{row.service}.{region}.{regions.domain(region)}")
+            aws = patient.loaded.configuration.aws
+            stated = aws.endpoint_urls[row.service]
+            yield from _proxies(subject, stated or _endpoint(row.service, region, aws.profile))
+
+
+def _endpoint(service: Service, region: str, profile: str) -> str:
+    """The SDK's own, as its variables and files choose among those of a region: of FIPS, of both kinds of address."""
+    from botocore import exceptions, session
+
+    is_chosen = dict.fromkeys(_CHOICES_OF_ENDPOINTS, False)
+    with contextlib.suppress(exceptions.ProfileNotFound):  # which is told of where credentials are looked for
+        is_chosen = {
+            name: session.Session(profile=profile or None).get_config_variable(name) for name in is_chosen
+        }
+    is_fips, is_dual = is_chosen.values()
+    infix = ".dualstack" if is_dual and service is Service.S3 else ""  # of SQS the domain is another
+    domain = regions.domain(region, is_dual=bool(is_dual and not infix))
+    return f"https://{service}{'-fips' if is_fips else ''}{infix}.{region}.{domain}"
 
 
 def _proxies(subject: str, endpoint: str) -> Iterator[Finding]:

@@ -131,6 +131,28 @@ def test_a_proxy_is_said_to_be_on_the_way_to_the_regions_own_domain(
     assert not [f for f in findings(tmp_path, identity=identity) if "proxy" in f.sentence]
 
 
+@pytest.mark.parametrize(
+    ("variable", "hosts"),
+    [
+        ("AWS_USE_FIPS_ENDPOINT", ["s3-fips.us-east-1.amazonaws.com", "sqs-fips.us-east-1.amazonaws.com"]),
+        ("AWS_USE_DUALSTACK_ENDPOINT", ["s3.dualstack.us-east-1.amazonaws.com", "sqs.us-east-1.api.aws"]),
+        ("AWS_PROFILE", ["s3.us-east-1.amazonaws.com", "sqs.us-east-1.amazonaws.com"]),  # which is missing
+    ],
+)
+def test_a_proxy_is_on_the_way_to_the_endpoint_that_the_sdk_chooses(
+    variable: str, hosts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NO_PROXY was told to spare a name that nobody asked for, and the one that is asked for went unsaid."""
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.corp:3128")
+    monkeypatch.setenv(variable, "true")
+    identity = replace(IDENTITY, region="us-east-1")
+    both = f"{PROBES}\n[probes.sqs_delivery]\nis_enabled = true\n"
+    found = findings(tmp_path, configuration=both, identity=identity)
+    told = [finding.remedy for finding in found if "is between here" in finding.sentence]
+    for remedy, name in zip(told, hosts, strict=True):
+        assert f"name {name} in NO_PROXY" in remedy
+
+
 def test_a_proxy_is_spared_by_a_port_too_and_known_by_its_own_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

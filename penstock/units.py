@@ -133,7 +133,13 @@ def quantity(name: str, value: float) -> str:
             return shown(value)
     if is_rate(stem):
         return _count_rate(stem, value)
-    return f"{'$' * ('_usd' in stem)}{number(value)}{' Gbit/s' * stem.endswith('_gbps')}"
+    return money(value) if "_usd" in stem else f"{number(value)}{' Gbit/s' * stem.endswith('_gbps')}"
+
+
+def money(usd: float) -> str:
+    """``$0.30``, ``$0.0123``, ``$4``: cents are two digits, where there are any."""
+    shown = number(usd)
+    return f"${usd:.2f}" if len(shown.rpartition(".")[2]) == 1 and "." in shown else f"${shown}"
 
 
 def number(value: float) -> str:

@@ -17,7 +17,7 @@ from penstock.report.figure import Table
 from penstock.report.markdown import markdown_tables
 from penstock.report.page import render_tables
 from penstock.report.wording import gain_span, interval, percent, times_words
-from penstock.units import counted, format_bytes, number, quantity
+from penstock.units import counted, format_bytes, money, number
 from penstock.vocabulary import Estimate
 
 SLOW_FRACTION = 0.7  # of what hosts of the same place come to
@@ -145,7 +145,7 @@ def rendered(found: Page, form: str) -> str:
     lead = (
         f"{counted(found['observation_count'], 'observation')} of {counted(found['host_count'], 'host')} in "
         f"{found['source']}; "
-        f"probes cost {quantity('usd', found['usd'])} in the time that is there."
+        f"probes cost {money(found['usd'])} in the time that is there."
     )
     return (markdown_tables if form == "markdown" else render_tables)("The fleet", lead, list(_tables(found)))
 

@@ -15,7 +15,7 @@ from penstock.operations.operation import Service
 from penstock.operations.sections.section import Contradiction
 from penstock.operations.sqs.delivery import DELIVERY
 from penstock.operations.table import OPERATIONS
-from penstock.units import quantity
+from penstock.units import money
 from penstock.vocabulary import FREE
 
 
@@ -39,7 +39,7 @@ def contradictions(configuration: Configuration) -> Iterator[Contradiction]:
         (f"probes.{DELIVERY.name}.usd_per_day", configuration.section_of(DELIVERY).usd_per_day),
     ):
         if watched.usd_per_day_min > most:
-            need, limit = quantity("usd", watched.usd_per_day_min), quantity("usd", most)
+            need, limit = money(watched.usd_per_day_min), money(most)
             sentence = f"watching takes {need} a day, and {key} allows {limit}: ask less often"
             yield Contradiction("watched_queue.interval_seconds", sentence, ("watched_queue.name", key))
 

@@ -38,7 +38,7 @@ from penstock.operations.table import OPERATIONS
 from penstock.optimizer.deliberation import Conclusion
 from penstock.probes.leftovers import SweepSummary
 from penstock.probes.probe import Leftover
-from penstock.units import quantity
+from penstock.units import money
 from penstock.vocabulary import (
     Context,
     Cost,
@@ -516,7 +516,7 @@ class Conductor:
         if not ahead:
             return None
         return (
-            f"it stands at {now:%Y-%m-%d %H:%M} UTC, and {quantity('usd', total(ahead).usd)} were spent at dates up to "
+            f"it stands at {now:%Y-%m-%d %H:%M} UTC, and {money(total(ahead).usd)} were spent at dates up to "
             f"{ahead[-1].hour_at:%Y-%m-%d %H:%M} UTC, which count until then; if it is right, say "
             "`sudo penstock believe-clock`"
         )

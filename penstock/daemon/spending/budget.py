@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from typing import Self
 
 from penstock.daemon.config import BudgetSection
-from penstock.units import format_bytes, format_seconds, quantity
+from penstock.units import format_bytes, format_seconds, money
 from penstock.vocabulary import Cost, Spend
 
 ROW_COUNT_MAX = 2000  # a month of two operations; a clock that steps there and back finds its rows again
@@ -222,4 +222,4 @@ def _shown(name: str, amount: float) -> str:
         return format_bytes(amount) + (" of burst credit" if name == "credit_bytes" else "")
     if name == "duration_seconds":
         return format_seconds(amount) + " of probing"
-    return quantity("usd", amount) if name == "usd" else f"{amount:,.0f} requests"
+    return money(amount) if name == "usd" else f"{amount:,.0f} requests"

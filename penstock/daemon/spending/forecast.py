@@ -23,7 +23,7 @@ from penstock.daemon.spending.tariffs import Tariffs, Way
 from penstock.models.model import Fit, HasCostAhead
 from penstock.operations.operation import Operation
 from penstock.operations.sections.section import Section
-from penstock.units import number, quantity
+from penstock.units import money, number
 from penstock.vocabulary import Context, Cost, Setting, Tariff
 
 MONTH_DAYS = 30
@@ -52,9 +52,8 @@ class Forecast:
     @property
     def sentence(self) -> str:
         """What a day costs, and what binds."""
-        most, typical = quantity("usd", self.at_most.usd), quantity("usd", self.typically.usd)
-        usual = f"{self.operation}: {most} a day at most, {typical} typically; {_ways([self])}"
-        return scarcity([self]) or usual
+        usd = f"{money(self.at_most.usd)} a day at most, {money(self.typically.usd)} typically"
+        return scarcity([self]) or f"{self.operation}: {usd}; {_ways([self])}"
 
     @property
     def warning(self) -> str | None:

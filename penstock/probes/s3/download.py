@@ -34,7 +34,7 @@ from penstock.probes.s3.crew import Allotment, Crew, count_enough, too_little
 from penstock.probes.s3.read_objects import ReadObject, ReadObjects
 from penstock.probes.s3.workers import Duty
 from penstock.probes.s3.workspace import Workspace
-from penstock.units import format_bytes, format_seconds, quantity
+from penstock.units import format_bytes, format_seconds, money
 from penstock.vocabulary import Cost, Outcome, ProbePlan
 
 OPERATION = "s3_download"
@@ -104,7 +104,7 @@ class S3DownloadProbe:
         if self._named is None:
             asking = plan.tariff.cost(read_request_count=1)
             if asking.usd > plan.cost_max.usd:
-                return f"the plan allows {quantity('usd', plan.cost_max.usd)}, too little to ask for {self._object_key}"
+                return f"the plan allows {money(plan.cost_max.usd)}, too little to ask for {self._object_key}"
             self.used = asking
             found = await self._workspace.store.look_at(self._workspace.bucket, self._object_key, 1)
             if found.storage_class in RETRIEVAL_CLASSES - {self._object_storage_class}:

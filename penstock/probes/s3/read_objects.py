@@ -28,7 +28,7 @@ from penstock.probes.removal import MULTIPART_NAME, Removal
 from penstock.probes.s3.payload import incompressible_payload
 from penstock.probes.s3.workspace import Workspace
 from penstock.probes.sharing import SIGN, SIGNED_SECONDS, is_used
-from penstock.units import KiB, MiB, counted, format_bytes, quantity
+from penstock.units import KiB, MiB, counted, format_bytes, money
 from penstock.vocabulary import FREE, Cost, Tariff
 
 HEAD_BYTES = 64 * KiB  # by which an object is recognised
@@ -95,7 +95,7 @@ class ReadObjects:
         if cost_max.request_count < LOOKING_REQUEST_COUNT:
             return f"the plan allows {cost_max.request_count} requests, too few to look for what can be read"
         if cost_max.usd < tariff.usd(write_request_count=1, read_request_count=CANDIDATE_COUNT_MAX):
-            return f"the plan allows {quantity('usd', cost_max.usd)}, too little to look for what can be read"
+            return f"the plan allows {money(cost_max.usd)}, too little to look for what can be read"
         found = await self._look(wanted, range_bytes)
         paid, in_time = _room_bytes(wanted, cost_max, tariff), max(self._room_bytes, min(wanted, MiB))
         room = min(paid, in_time)
@@ -109,7 +109,7 @@ class ReadObjects:
             return (
                 f"there is nothing to read in {self._workspace.bucket} yet, and half of the plan's "
                 f"{format_bytes(cost_max.transferred_bytes)}, {counted(cost_max.request_count, 'request')} and "
-                f"{quantity('usd', cost_max.usd)} is too little to put a range of {format_bytes(range_bytes)}: "
+                f"{money(cost_max.usd)} is too little to put a range of {format_bytes(range_bytes)}: "
                 "raise the budget, or name an object"
             )
         if found is None or (found.size_bytes < room and room >= range_bytes):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import grp
 import logging
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -102,7 +101,7 @@ async def serve(load: Callable[[], Configuration]) -> None:
     entrance = Entrance(
         path,
         mode=configuration.daemon.socket_mode_bits,
-        gid=_group_id(configuration.daemon.control_group),
+        gid=host.group_id(configuration.daemon.control_group),
         inherited=inherited,
     )
     log.info("listening on %s%s", path, "" if inherited is None else ", a socket of systemd")
@@ -153,7 +152,7 @@ async def _live(
                 _limits(configuration),
                 api.answers,
                 api.turns,
-                control_gid=_group_id(configuration.daemon.control_group),
+                control_gid=host.group_id(configuration.daemon.control_group),
             )
         )
         notifier.ready("serving")
@@ -331,7 +330,7 @@ def _api(
         clock=clock,
         limits=_limits(configuration),
         snapshot_path=configuration.daemon.snapshot_path,
-        control_gid=_group_id(configuration.daemon.control_group),
+        control_gid=host.group_id(configuration.daemon.control_group),
         leases=app.leases,
     )
 
@@ -341,10 +340,3 @@ def _limits(configuration: Configuration) -> ConnectionLimits:
         connection_count_max=configuration.daemon.connection_count_max,
         connection_count_max_per_uid=configuration.daemon.connection_count_max_per_user,
     )
-
-
-def _group_id(name: str) -> int | None:
-    try:
-        return grp.getgrnam(name).gr_gid
-    except KeyError:
-        return None  # no such group here: control is for root and the daemon's own user

@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta, Struct
 
-from penstock.daemon import regions
+from penstock.daemon import host, regions
 from penstock.daemon.config import Configuration
 from penstock.daemon.contradictions import aws_regions, contradictions
 from penstock.operations.operation import Service
@@ -37,6 +37,7 @@ MAIN_FILE = Path("/etc/penstock/penstock.toml")
 VENDOR_DIRECTORY = Path("/usr/lib/penstock")
 DEFAULT_ORIGIN = "default"
 _OF_ENVIRONMENT, _OF_SDK = "the environment", "the SDK's own files"
+_CONTROL_GROUP = "daemon.control_group"
 _IGNORED = "ignore_configured_endpoint_urls"
 _ENDPOINT_KEYS = {Service.S3: "aws.s3_endpoint_url", Service.SQS: "aws.sqs_endpoint_url"}
 
@@ -71,16 +72,17 @@ class LoadedConfiguration:
     files: tuple[Path, ...]  # in the order in which they were laid over each other
 
     def warnings(self) -> list[Problem]:
-        """What may well be a mistake, and may be newer than this penstock: regions that nobody has heard of."""
-        return [
-            Problem(
-                self.origins.get(key, DEFAULT_ORIGIN),
-                key,
-                f'found "{name}", which is no region that the SDK knows{regions.hint(name)}',
-            )
+        """What may well be a mistake, or newer than this penstock, or of another host."""
+        found = [
+            (key, f'found "{name}", which is no region that the SDK knows{regions.hint(name)}')
             for key, name in aws_regions(self.configuration)
             if not regions.is_known(name)
         ]
+        group = self.configuration.daemon.control_group
+        if _CONTROL_GROUP in self.origins and host.group_id(group) is None:
+            sentence = f'found "{group}", which is no group here: root and the daemon\'s own user alone may control it'
+            found.append((_CONTROL_GROUP, sentence))
+        return [Problem(self.origins.get(key, DEFAULT_ORIGIN), key, sentence) for key, sentence in found]
 
     def endpoints_of_environment(self) -> list[str]:
         """A sentence for each endpoint that no file names: whoever starts the daemon may have another environment."""

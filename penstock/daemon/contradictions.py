@@ -101,11 +101,15 @@ def _of_fleet(configuration: Configuration) -> Iterator[Contradiction]:
         )
     if fleet.may_write and not fleet.bucket:
         yield Contradiction(
-            "fleet.bucket", "missing; expected the name of a bucket, because fleet.may_write is true"
+            "fleet.bucket",
+            "missing; expected the name of a bucket, because fleet.may_write is true",
+            ("fleet.may_write",),
         )
     if fleet.shared_limits and not fleet.bucket:
         yield Contradiction(
-            "fleet.bucket", "missing; hosts that share fleet.shared_limits see each other in a bucket"
+            "fleet.bucket",
+            "missing; hosts that share fleet.shared_limits see each other in a bucket",
+            ("fleet.shared_limits",),
         )
     shared = [fleet_limit.parse(text) for text in fleet.shared_limits]
     if len({limit.name for limit in shared}) < len(shared) or len(shared) > fleet_limit.LIMIT_COUNT_MAX:

@@ -1,9 +1,10 @@
-"""Knows how busy this machine is beside penstock, and what its network moved and was denied."""
+"""Knows how busy this machine is beside penstock, what its network moved and was denied, and its groups."""
 
 from __future__ import annotations
 
 import ctypes
 import fcntl
+import grp
 import re
 import socket
 import struct
@@ -20,6 +21,14 @@ _STRING_LENGTH = 32
 
 Statistics = Callable[[str], Mapping[str, int]]
 """The driver's counters of one interface."""
+
+
+def group_id(name: str) -> int | None:
+    """Of a group of this machine; None where there is no such group: control is then for root and the own user."""
+    try:
+        return grp.getgrnam(name).gr_gid
+    except KeyError:
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -513,6 +513,26 @@ def test_a_region_that_the_sdk_does_not_know_is_a_warning(tmp_path: Path) -> Non
     )
 
 
+def test_a_group_that_is_not_here_is_a_warning(tmp_path: Path) -> None:
+    """Its members are refused, and nothing else would say why; that of the service is missing beside no service."""
+    file = tmp_path / "penstock.toml"
+    file.write_text('[daemon]\ncontrol_group = "opreators"', encoding="utf-8")
+    (warning,) = config_files.load(file, root=tmp_path).warnings()
+    assert str(warning).startswith(f'{file}: daemon.control_group: found "opreators", which is no group here')
+    file.write_text('[daemon]\ncontrol_group = "root"', encoding="utf-8")
+    assert config_files.load(file, root=tmp_path).warnings() == []
+
+
+@pytest.mark.parametrize("stated", ["may_write = true", 'shared_limits = ["a: s3_upload at 9/s"]'])
+def test_a_bucket_that_is_missing_is_missed_in_the_file_that_wants_it(stated: str, tmp_path: Path) -> None:
+    """There is no file called default."""
+    file = tmp_path / "penstock.toml"
+    file.write_text(f"[fleet]\n{stated}", encoding="utf-8")
+    with pytest.raises(config_files.ConfigError) as refused:
+        config_files.load(file, root=tmp_path)
+    assert [problem.file for problem in refused.value.problems] == [str(file)]
+
+
 @pytest.mark.parametrize(
     ("text", "key"),
     [

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -104,7 +103,8 @@ def uninstall(*, prefix: Path, root: Path, is_purged: bool, dry_run: bool, as_js
     layout = _layout(prefix, root, Path(sys.executable).parent)
     do(removal(layout, is_purged=is_purged), layout, [], dry_run=dry_run, as_json=as_json)
     if not (as_json or is_purged):
-        click.echo(f"kept: {', '.join(str(layout.root / kept) for kept in KEPT)}")
+        kept = [str(layout.root / name) for name in KEPT if (layout.root / name).exists()]
+        click.echo(f"kept: {', '.join(kept)}" if kept else "nothing is there to be kept")
 
 
 def _layout(prefix: Path, root: Path, commands: Path) -> Layout:
@@ -114,27 +114,27 @@ def _layout(prefix: Path, root: Path, commands: Path) -> Layout:
 def do(
     actions: Sequence[Action], layout: Layout, troubles: Sequence[str], *, dry_run: bool, as_json: bool
 ) -> None:
-    """All of it, or nothing. Raises TroubleError."""
-    document: dict[str, Any] = {"actions": [str(action) for action in actions], "is_dry_run": dry_run}
-    if not as_json:
-        click.echo("\n".join(document["actions"]))
-    elif not dry_run:
-        document["is_done"] = True
+    """All of it, or nothing; each is said when it is done, or looked at. Raises TroubleError."""
+    if dry_run and not as_json:
+        click.echo("\n".join(map(str, actions)))
     if found := [*troubles, *refusals(actions)]:
         raise TroubleError("; ".join(found))
     if not dry_run:
         if layout.is_live and os.geteuid() != 0:
             raise TroubleError("only root may do this: sudo penstock ..., or look with --dry-run")
-        _carry_out_all(actions)
+        _carry_out_all(actions, is_said=not as_json)
     if as_json:
-        print_json(document)
+        done = {} if dry_run else {"is_done": True}
+        print_json({"actions": [str(action) for action in actions], "is_dry_run": dry_run, **done})
 
 
-def _carry_out_all(actions: Sequence[Action]) -> None:
+def _carry_out_all(actions: Sequence[Action], *, is_said: bool) -> None:
     own_mask = os.umask(0o022)  # folders that are missing are made for all users, however careful root is
     try:
         for action in actions:
             _carry_out(action)
+            if is_said:
+                click.echo(str(action))
     finally:
         os.umask(own_mask)
 

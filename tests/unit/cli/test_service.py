@@ -133,6 +133,7 @@ def test_without_root_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     refused = CliRunner().invoke(cli, ["service", "install", "--prefix", "/nonexistent"])
     assert refused.exit_code == 1
     assert "only root" in refused.stderr
+    assert refused.stdout == ""  # nothing was written, and nobody shall read that it was
 
 
 def test_a_step_that_fails_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,6 +145,12 @@ def test_a_step_that_fails_is_a_sentence(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("penstock.cli.service.carry_out", fail)
     refused = install(tmp_path)
     assert (refused.exit_code, "no space for users" in refused.stderr) == (1, True)
+    assert refused.stdout == ""
+
+
+def test_what_was_never_there_is_not_kept(tmp_path: Path) -> None:
+    """Whoever takes away what was not installed looks for a state that there is not."""
+    assert service(tmp_path, "uninstall").stdout == "nothing is there to be kept\n"
 
 
 def test_commands_that_the_service_could_not_run_are_told(

@@ -144,46 +144,13 @@ class Boto3Default(_Rule):
 class CrtRule(_Rule):
     """The Common Runtime's: a connection for each 0.4 Gbit/s of the target, at least 10; unknown is 10."""
 
-    knows_the_instance = True
-
     def recommend(self) -> BenchSetting:
         """Connections and part size."""
-        nic = self.description.nominal_nic_bytes_per_second if self.knows_the_instance else None
+        nic = self.description.nominal_nic_bytes_per_second
         gbps = nic * 8 / 1e9 if nic else 10.0
         limits = self.description.limits
         part_size_bytes = max(8 * MiB, ceil(limits.object_size_bytes / 10_000))
         return limits.clip(min(max(10, ceil(gbps / 0.4)), 10_000), part_size_bytes)
-
-
-class CrtRuleUnknownInstance(CrtRule):
-    """The same on an instance that is not in its table."""
-
-    knows_the_instance = False
-
-
-class AwsRequestRule(_Rule):
-    """The guideline: a request for each 85-90 MB/s of the NIC, parts of 8-16 MB; unknown is 10 Gbit/s."""
-
-    def recommend(self) -> BenchSetting:
-        """One request for each 87.5 MB/s."""
-        nic = self.description.nominal_nic_bytes_per_second or 1.25e9
-        return self.description.limits.clip(ceil(nic / 87.5e6), 16 * MiB)
-
-
-class _Climber:
-    """Uses the threads at which its climb stands, with parts of 8 MiB."""
-
-    limits: Limits
-    thread_count: int
-
-    def ask(self, seed: int) -> BenchSetting:
-        """Where the climb stands."""
-        del seed
-        return self.limits.clip(self.thread_count, 8 * MiB)
-
-    def recommend(self) -> BenchSetting:
-        """Where it stands is what it uses."""
-        return self.ask(0)
 
 
 class S3fsBlocks(_Rule):
@@ -194,7 +161,7 @@ class S3fsBlocks(_Rule):
         return self.description.limits.clip(10, 50 * MiB)
 
 
-class AzCopyClimb(_Climber):
+class AzCopyClimb:
     """AzCopy's AUTO: times 4 while that brings a fifth of linear speed-up, back off, smaller steps, lock."""
 
     def __init__(self, description: SurfaceDescription) -> None:
@@ -207,6 +174,15 @@ class AzCopyClimb(_Climber):
         self.before = self.thread_count
         self.is_locked = False
         self.is_at_ceiling = False
+
+    def ask(self, seed: int) -> BenchSetting:
+        """Where the climb stands, with parts of 8 MiB."""
+        del seed
+        return self.limits.clip(self.thread_count, 8 * MiB)
+
+    def recommend(self) -> BenchSetting:
+        """Where it stands is what it uses."""
+        return self.ask(0)
 
     def tell(self, observation: S3Observation) -> None:
         """One measurement: of a climb, or of the place it fell back to."""
@@ -268,67 +244,6 @@ class MinioAutotune(_BestObserved):
             self.thread_count = min(
                 self.thread_count + (self.thread_count + 1) // 2, self.limits.thread_count_max
             )
-
-
-FALCON_K = 1.02
-
-
-def falcon_utility(observation: S3Observation) -> float:
-    """Throughput over 1.02 to the power of threads; no loss is observed here."""
-    return float(observation.throughput_bytes_per_second / FALCON_K**observation.setting.thread_count)
-
-
-class FalconGradient(_Climber):
-    """Falcon's gradient ascent on its utility, steps of at most five threads."""
-
-    def __init__(self, description: SurfaceDescription) -> None:
-        self.limits = description.limits
-        self.thread_count = 1
-        self.told: list[tuple[int, float]] = []
-
-    def tell(self, observation: S3Observation) -> None:
-        """Follow the relative gradient between the last two probes."""
-        self.told.append((self.thread_count, falcon_utility(observation)))
-        if len(self.told) == 1:
-            self.thread_count = min(2, self.limits.thread_count_max)
-            return
-        (n0, u0), (n1, u1) = self.told[-2:]
-        gradient = (u1 - u0) / ((n1 - n0) * u0) if n1 != n0 else 0.0
-        step = round(min(max(n1 * gradient, -5), 5)) or (1 if gradient > 0 else -1)
-        ceiling = self.limits.thread_count_max
-        if len(self.told) % 10 == 0:
-            ceiling = max(self.told[-20:], key=lambda row: row[1])[0]
-        moved = min(max(n1 + step, 1), ceiling)
-        self.thread_count = moved if moved != n1 else max(1, n1 - 1) if n1 > 1 else min(2, ceiling)
-
-
-class Gradient2:
-    """Netflix's limiter by latency: threads follow the long over the short mean of a part's time."""
-
-    def __init__(self, description: SurfaceDescription) -> None:
-        self.limits = description.limits
-        self.limit = 20.0
-        self.long_seconds: float | None = None
-
-    def ask(self, seed: int) -> BenchSetting:
-        """The limit as it stands."""
-        del seed
-        return self.limits.clip(self.limit, 8 * MiB)
-
-    def recommend(self) -> BenchSetting:
-        """The limit is what it uses."""
-        return self.ask(0)
-
-    def tell(self, observation: S3Observation) -> None:
-        """One window."""
-        short = observation.latency_seconds_mean
-        previous = short if self.long_seconds is None else self.long_seconds
-        long = previous + 2 / 601 * (short - previous)
-        if long / short > 2:
-            long *= 0.95
-        self.long_seconds = long
-        gradient = min(max(1.5 * long / short, 0.5), 1.0)
-        self.limit = min(max(0.8 * self.limit + 0.2 * (gradient * self.limit + 4), 20), 200)
 
 
 WINSOR_LOG = 3.5  # what is worse than the best by more than this teaches nothing further
@@ -440,12 +355,8 @@ BASELINES: dict[str, TunerFactory] = {
     "powers-of-two": PowersOfTwo,
     "boto3-default": Boto3Default,
     "crt-rule": CrtRule,
-    "crt-rule-unknown": CrtRuleUnknownInstance,
-    "aws-87.5-rule": AwsRequestRule,
     "azcopy-climb": AzCopyClimb,
     "minio-autotune": MinioAutotune,
-    "falcon-gd": FalconGradient,
-    "gradient2": Gradient2,
     "skopt-gp": SkoptGaussianProcess,
     "optuna-tpe": OptunaTpe,
 }

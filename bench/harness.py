@@ -23,7 +23,7 @@ from bench.downloads import DOWNLOADS
 from bench.penstock_tuner import PenstockTuner
 from bench.spread import carried_out
 from bench.surfaces import BenchSetting, Session, Surface
-from bench.tuners import DriftAware, Forecaster, Tuner, Warmable, tuners
+from bench.tuners import Tuner, tuners
 from bench.verdict import DRIFT_AT, GOOD, OWN, RIVAL, GridCost, Row, verdict
 from penstock.optimizer.objective import BARGAIN, Bargain
 from penstock.units import MiB
@@ -204,8 +204,7 @@ def _warm(job: Job) -> Row:
     row = _row(job, pair.name, pair.target)
     row.neighbour = pair.kind
     if job.kind == "warm":
-        if not isinstance(tuner, Warmable):
-            raise TypeError(f"{job.tuner} cannot start from a neighbour: give it a `warm` method")
+        assert isinstance(tuner, PenstockTuner)  # noqa: S101  # nobody else starts from a neighbour
         tuner.warm(prior_observations(pair.source, job.seed), pair.source.description)
     count = COLD_PROBES if pair.kind is Neighbour.WRONG else WARM_PROBES
     _probe(row, tuner, Session(pair.target, job.seed), pair.target, count)
@@ -272,14 +271,15 @@ def _probe(row: Row, tuner: Tuner, session: Session, surface: Surface, count: in
         row.connection_ratios.append(surface.connections(advised) / surface.optimum.n95)
         row.seconds.append(session.seconds)
         row.bytes.append(session.bytes)
-        if isinstance(tuner, DriftAware) and tuner.has_drifted():
-            row.alarms.append(session.probe_count)
-        if row.kind == "cold" and session.probe_count in COVERAGE_AT and isinstance(tuner, Forecaster):
-            _check_intervals(row, tuner, surface, session.probe_count)
+        if isinstance(tuner, PenstockTuner):  # which alone says how sure it is, and that a place has changed
+            if tuner.has_drifted():
+                row.alarms.append(session.probe_count)
+            if row.kind == "cold" and session.probe_count in COVERAGE_AT:
+                _check_intervals(row, tuner, surface, session.probe_count)
     row.think_seconds = thought / count
 
 
-def _check_intervals(row: Row, tuner: Forecaster, surface: Surface, probe_count: int) -> None:
+def _check_intervals(row: Row, tuner: PenstockTuner, surface: Surface, probe_count: int) -> None:
     """One future measurement at each of ten random settings: inside its interval or not."""
     rng = np.random.default_rng([row.seed, probe_count, 99])
     covered, widths = [], []

@@ -6,9 +6,9 @@ recommend. What it may know beforehand is a `SurfaceDescription`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import ceil, exp, log, log2
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -33,35 +33,6 @@ class Tuner(Protocol):
 
     def recommend(self) -> BenchSetting:
         """What it would advise now."""
-        ...
-
-
-@runtime_checkable
-class Forecaster(Protocol):
-    """A tuner that says how sure it is."""
-
-    def predict_interval(self, setting: BenchSetting) -> tuple[float, float]:
-        """The 90 % interval of the throughput (bytes/s) that one future probe of the setting would measure."""
-        ...
-
-
-@runtime_checkable
-class Warmable(Protocol):
-    """A tuner that can start from a neighbour."""
-
-    def warm(
-        self, prior_observations: Sequence[S3Observation], prior_surface_description: SurfaceDescription
-    ) -> None:
-        """Called once, before the first `ask`."""
-        ...
-
-
-@runtime_checkable
-class DriftAware(Protocol):
-    """A tuner that notices change."""
-
-    def has_drifted(self) -> bool:
-        """Whether the last `tell` made it conclude that the place has changed."""
         ...
 
 

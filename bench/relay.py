@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,8 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from penstock.clock import SystemClock
-from penstock.lab.http_s3 import one_way
-from penstock.lab.link import Link, LinkTruth, Stream
+from penstock.lab.http_s3 import carried, one_way
+from penstock.lab.link import LinkTruth
 from penstock.lab.s3 import S3Error, S3Service
 from penstock.lab.server import serve_until_stopped
 
@@ -67,12 +67,12 @@ class Relay:
         )
 
     async def _relayed(self, request: web.Request) -> web.StreamResponse:
-        body = _carried(self._path.uplink, request.content) if request.can_read_body else None
+        body = carried(self._path.uplink, request.content) if request.can_read_body else None
         async with self.ask(request, body) as answered:
             await self._path.answer_delay(is_read=request.method in _READS)
             response = web.StreamResponse(status=answered.status, headers=relayed_headers(answered.headers))
             await response.prepare(request)
-            async with contextlib.aclosing(_carried(self._path.downlink, answered.content)) as body:
+            async with contextlib.aclosing(carried(self._path.downlink, answered.content)) as body:
                 async for piece in body:
                     await response.write(piece)
             await response.write_eof()
@@ -82,23 +82,6 @@ class Relay:
 def relayed_headers(headers: Mapping[str, str]) -> CIMultiDict[str]:
     """Those that are meant for the other end."""
     return CIMultiDict((n, v) for n, v in headers.items() if n.lower() not in _NOT_RELAYED)
-
-
-async def _carried(link: Link, content: aiohttp.StreamReader) -> AsyncGenerator[bytes, None]:
-    """The body as it comes off the link; one chunk more is under way, so that the stream never runs dry."""
-    stream = Stream(link)
-    under_way: tuple[asyncio.Future[None], bytes] | None = None
-    try:
-        async for raw in content.iter_any():
-            before, under_way = under_way, (stream.push(len(raw)), raw)
-            if before is not None:
-                await before[0]
-                yield before[1]
-        if under_way is not None:
-            await under_way[0]
-            yield under_way[1]
-    finally:
-        stream.close()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

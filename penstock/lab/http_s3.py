@@ -11,7 +11,8 @@ import asyncio
 import base64
 import re
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import format_datetime
@@ -20,6 +21,7 @@ from urllib.parse import quote, unquote
 from xml.etree import ElementTree as ET
 from xml.sax.saxutils import escape
 
+import aiohttp
 from aiohttp import HttpVersion11, web
 from aiohttp.typedefs import Handler
 
@@ -302,7 +304,9 @@ class _Face:
         await self._service.admit(call.bucket)
         self._shelf.check_bucket(call.bucket)
         intake = _Intake(is_chunked=_is_aws_chunked(call.headers))
-        await _paced_in(self._service.uplink, call.request, intake)
+        async with aclosing(carried(self._service.uplink, call.request.content)) as body:
+            async for piece in body:
+                intake.feed(piece)
         checksums = _checksums({**call.headers, **intake.finish()})
         intake.verify(checksums, call.headers)
         await self._service.answer_delay()
@@ -381,19 +385,19 @@ def _chunk_size(text: bytes) -> int:
         raise S3Error("InvalidRequest", "the aws-chunked body has a chunk without a size") from None
 
 
-async def _paced_in(link: Link, request: web.Request, intake: _Intake) -> None:
-    """Read the body as fast as the link carries it, one chunk ahead so that the stream never runs dry."""
+async def carried(link: Link, content: aiohttp.StreamReader) -> AsyncGenerator[bytes, None]:
+    """The body as it comes off the link; one piece more is under way, so that the stream never runs dry."""
     stream = Stream(link)
-    before: asyncio.Future[None] | None = None
+    under_way: tuple[asyncio.Future[None], bytes] | None = None
     try:
-        async for raw in request.content.iter_any():
-            arrived = stream.push(len(raw))
-            intake.feed(raw)
+        async for raw in content.iter_any():
+            before, under_way = under_way, (stream.push(len(raw)), raw)
             if before is not None:
-                await before
-            before = arrived
-        if before is not None:
-            await before
+                await before[0]
+                yield before[1]
+        if under_way is not None:
+            await under_way[0]
+            yield under_way[1]
     finally:
         stream.close()
 

@@ -17,7 +17,7 @@ from penstock.models.inference.histogram import merged
 from penstock.operations.heard import HeardVerdict, by_operation, judged, verdict_on
 from penstock.operations.table import OPERATIONS
 from penstock.optimizer.comparison import gain
-from penstock.report.figure import Table
+from penstock.report.figure import Table, table_of
 from penstock.report.material import Material
 from penstock.report.wording import date_words
 from penstock.units import format_bytes, number, quantity
@@ -108,17 +108,21 @@ def clients_table(found: Sequence[ClientFindings]) -> Table:
 
 def harms_table(harms: Sequence[ProbeHarm]) -> Table:
     """What each probe cost, newest first."""
-    headings = (
-        "probe",
-        "operation",
-        "size",
-        "attempts",
-        "longer by",
-        "90 % interval",
-        "more refused",
-        "ended",
+    return table_of(
+        reversed(harms[-HARM_COUNT_MAX:]),
+        {
+            "probe": lambda harm: date_words(harm.started_at),
+            "operation": lambda harm: harm.operation,
+            "size": lambda harm: format_bytes(harm.payload_size_bytes),
+            "attempts": lambda harm: number(harm.attempt_count),
+            "longer by": lambda harm: _milliseconds(harm.latency_increase_seconds.expected),
+            "90 % interval": lambda harm: " to ".join(
+                map(_milliseconds, (harm.latency_increase_seconds.low, harm.latency_increase_seconds.high))
+            ),
+            "more refused": lambda harm: f"{harm.refused_fraction_increase:.1%}",
+            "ended": lambda harm: "broken off" if harm.is_broken_off else "by itself",
+        },
     )
-    return Table(headings, tuple(_harm_row(harm) for harm in reversed(harms[-HARM_COUNT_MAX:])))
 
 
 def _client(
@@ -222,20 +226,6 @@ def _rows(client: ClientFindings) -> Iterable[tuple[str, ...]]:
             number(api.refused_count),
         )
         shown = ""
-
-
-def _harm_row(harm: ProbeHarm) -> tuple[str, ...]:
-    longer = harm.latency_increase_seconds
-    return (
-        date_words(harm.started_at),
-        harm.operation,
-        format_bytes(harm.payload_size_bytes),
-        number(harm.attempt_count),
-        _milliseconds(longer.expected),
-        f"{_milliseconds(longer.low)} to {_milliseconds(longer.high)}",
-        f"{harm.refused_fraction_increase:.1%}",
-        "broken off" if harm.is_broken_off else "by itself",
-    )
 
 
 def _milliseconds(seconds: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 from statistics import median
@@ -14,9 +14,9 @@ from penstock.models.study import Study
 from penstock.report import anchors, chart
 from penstock.report.changes import change_sentence
 from penstock.report.density import Density
-from penstock.report.distributions import COUNT_MIN, Spread
+from penstock.report.distributions import COUNT_MIN, Hedge, Spread
 from penstock.report.episodes import episode_sentence
-from penstock.report.figure import Figure, Key, Table, drawn
+from penstock.report.figure import Figure, Key, Table, drawn, table_of
 from penstock.report.findings import PlaceFindings, Surface
 from penstock.report.rhythm import (
     EFFECT_MIN,
@@ -373,39 +373,22 @@ def _spread_words(name: str, shown: Sequence[Spread]) -> str:
 
 
 def _spread_table(place: PlaceFindings, name: str, found: Sequence[Spread]) -> Table:
-    def times(spread: Spread) -> tuple[str, ...]:
-        known = (spread.p50_seconds, spread.p90_seconds, spread.p99_seconds, spread.p999_seconds)
-        told = tuple(quantity(name, seconds) for seconds in known)
-        return told if spread.count >= 10 * COUNT_MIN else (*told[:-1], "-")  # of fewer it is the slowest one
+    def hedged(spread: Spread, words: Callable[[Hedge], str]) -> str:
+        return words(spread.best_hedge) if spread.best_hedge else "-"
 
-    def hedged(spread: Spread) -> tuple[str, str, str]:
-        hedge = spread.best_hedge
-        if hedge is None:
-            return "-", "-", "-"
-        delay, p99 = quantity(name, hedge.delay_seconds), quantity(name, hedge.p99_seconds)
-        return delay, p99, percent(hedge.extra_fraction)
-
-    return Table(
-        (
-            place.payload_noun,
-            "requests",
-            "p50",
-            "p90",
-            "p99",
-            "p99.9",
-            "sent again after",
-            "then p99",
-            "sent twice",
-            "correlation",
-        ),
-        tuple(
-            (
-                format_bytes(s.payload_size_bytes),
-                number(s.count),
-                *times(s),
-                *hedged(s),
-                "-" if s.correlation is None else f"{s.correlation.expected:.2f}",
-            )
-            for s in found
-        ),
+    return table_of(
+        found,
+        {
+            place.payload_noun: lambda s: format_bytes(s.payload_size_bytes),
+            "requests": lambda s: number(s.count),
+            "p50": lambda s: quantity(name, s.p50_seconds),
+            "p90": lambda s: quantity(name, s.p90_seconds),
+            "p99": lambda s: quantity(name, s.p99_seconds),
+            # Of fewer it is the slowest one.
+            "p99.9": lambda s: quantity(name, s.p999_seconds) if s.count >= 10 * COUNT_MIN else "-",
+            "sent again after": lambda s: hedged(s, lambda hedge: quantity(name, hedge.delay_seconds)),
+            "then p99": lambda s: hedged(s, lambda hedge: quantity(name, hedge.p99_seconds)),
+            "sent twice": lambda s: hedged(s, lambda hedge: percent(hedge.extra_fraction)),
+            "correlation": lambda s: "-" if s.correlation is None else f"{s.correlation.expected:.2f}",
+        },
     )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from penstock.report.chart import Axis, Layer, draw
 from penstock.report.live import live
+
+RowT = TypeVar("RowT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +18,12 @@ class Table:
 
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+
+
+def table_of(rows: Iterable[RowT], columns: Mapping[str, Callable[[RowT], str]]) -> Table:
+    """A row of text for each of these: what stands below each heading."""
+    cells = tuple(columns.values())
+    return Table(tuple(columns), tuple(tuple(cell(row) for cell in cells) for row in rows))
 
 
 @dataclass(frozen=True, slots=True)

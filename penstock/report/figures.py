@@ -18,7 +18,7 @@ from penstock.report.evidence_figures import (
     study_figure,
     surface_figure,
 )
-from penstock.report.figure import Figure, Key, Table, drawn
+from penstock.report.figure import Figure, Key, Table, drawn, table_of
 from penstock.report.findings import (
     Curve,
     History,
@@ -32,7 +32,7 @@ from penstock.report.remarks import SPENT, cost_words
 from penstock.report.retries import Retries, retries_sentence
 from penstock.report.wording import date_words, interval, knob_value, percent, setting_words, span
 from penstock.units import counted, format_bytes, label, number, quantity
-from penstock.vocabulary import Cost, Estimate, Origin, Recommendation, Setting, knobs
+from penstock.vocabulary import Cost, Origin, Recommendation, Setting, knobs
 
 _CLIENT_COUNT_MAX = 5  # that have a colour of their own
 _TABLE_ROW_COUNT_MAX = 12
@@ -196,9 +196,13 @@ def _curve_table(curve: Curve, metric: str) -> Table:
     rows = [
         pair for n, pair in enumerate(pairs) if n % every == 0 or pair[0] in {curve.advised, curve.default}
     ]
-    return Table(
-        (label(curve.knob), f"expected {label(metric)}", "90 % interval"),
-        tuple((quantity(curve.knob, value), *_parts(metric, estimate)) for value, estimate in rows),
+    return table_of(
+        rows,
+        {
+            label(curve.knob): lambda pair: quantity(curve.knob, pair[0]),
+            f"expected {label(metric)}": lambda pair: quantity(metric, pair[1].expected),
+            "90 % interval": lambda pair: span(metric, pair[1]),
+        },
     )
 
 
@@ -261,27 +265,17 @@ def _record_figure(place: PlaceFindings, judged: Sequence[Measured]) -> Figure:
 
 def _record_table(place: PlaceFindings) -> Table:
     metric = place.value_metric
-    return Table(
-        (
-            place.payload_noun,
-            "setting",
-            "times",
-            "measured (median)",
-            "predicted",
-            "90 % interval",
-            "with trouble",
-        ),
-        tuple(
-            (
-                format_bytes(r.context.payload_size_bytes),
-                setting_words(r.setting),
-                str(r.count),
-                quantity(metric, r.value_median),
-                *(_parts(metric, r.fitted) if r.fitted else ("-", "-")),
-                str(r.trouble_count),
-            )
-            for r in place.records
-        ),
+    return table_of(
+        place.records,
+        {
+            place.payload_noun: lambda r: format_bytes(r.context.payload_size_bytes),
+            "setting": lambda r: setting_words(r.setting),
+            "times": lambda r: str(r.count),
+            "measured (median)": lambda r: quantity(metric, r.value_median),
+            "predicted": lambda r: quantity(metric, r.fitted.expected) if r.fitted else "-",
+            "90 % interval": lambda r: span(metric, r.fitted) if r.fitted else "-",
+            "with trouble": lambda r: str(r.trouble_count),
+        },
     )
 
 
@@ -306,15 +300,15 @@ def _retries_figure(found: Retries) -> Figure:
         title="Requests that had to be sent again",
         description=retries_sentence(found),
         keys=(Key("b1", "refused by the service"), Key("b0", "failed on the way")),
-        table=Table(
-            ("day", "measurements", "requests", "refused", "failed"),
-            tuple(
-                (
-                    str(d.day),
-                    *map(number, (d.measurement_count, d.request_count, d.refused_count, d.failed_count)),
-                )
-                for d in reversed(found.days[-_RETRY_DAY_COUNT_MAX:])
-            ),
+        table=table_of(
+            reversed(found.days[-_RETRY_DAY_COUNT_MAX:]),
+            {
+                "day": lambda d: str(d.day),
+                "measurements": lambda d: number(d.measurement_count),
+                "requests": lambda d: number(d.request_count),
+                "refused": lambda d: number(d.refused_count),
+                "failed": lambda d: number(d.failed_count),
+            },
         ),
     )
 
@@ -359,18 +353,15 @@ def _history_figure(place: PlaceFindings, history: History) -> Figure:
 def _history_table(place: PlaceFindings, history: History) -> Table:
     """The newest changes, newest first."""
     metric = place.value_metric
-    return Table(
-        ("from", "advice", "expected", "basis", "bottleneck"),
-        tuple(
-            (
-                date_words(r.issued_at),
-                setting_words(r.setting),
-                interval(metric, expected) if (expected := r.prediction.get(metric)) else "-",
-                r.basis.value,
-                r.bottleneck,
-            )
-            for r in reversed(_changes(history)[-_STEP_COUNT_MAX // 4 :])
-        ),
+    return table_of(
+        reversed(_changes(history)[-_STEP_COUNT_MAX // 4 :]),
+        {
+            "from": lambda r: date_words(r.issued_at),
+            "advice": lambda r: setting_words(r.setting),
+            "expected": lambda r: interval(metric, r.prediction[metric]) if metric in r.prediction else "-",
+            "basis": lambda r: r.basis.value,
+            "bottleneck": lambda r: r.bottleneck,
+        },
     )
 
 
@@ -490,7 +481,3 @@ def _has_trouble(measured: Measured) -> bool:
 def _trouble(measured: Measured) -> str:
     words = [(measured.throttled_count, "throttled"), (measured.failed_count, "failed")]
     return "".join(f", {count} {word}" for count, word in words if count)
-
-
-def _parts(metric: str, estimate: Estimate) -> tuple[str, str]:
-    return quantity(metric, estimate.expected), span(metric, estimate)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from penstock.report import anchors, chart
-from penstock.report.figure import Figure, Key, Table, drawn
+from penstock.report.figure import Figure, Key, Table, drawn, table_of
 from penstock.report.findings import Coverage, Measured, PlaceFindings
 from penstock.report.judgement import REASONS, mean_regret, sharpness
 from penstock.report.wording import date_words, percent, setting_words, span, times_words
@@ -87,12 +87,13 @@ def regret_figure(place: PlaceFindings) -> Figure | None:
         title="What the advice of its time lost",
         description=description,
         keys=(Key("line", "lost"), Key("c0", "a change of the advice")),
-        table=Table(
-            ("from", "advice", "lost"),
-            tuple(
-                (date_words(s.at), setting_words(s.setting), percent(s.lost_fraction))
-                for s in reversed(steps[-_TABLE_ROW_COUNT_MAX:])
-            ),
+        table=table_of(
+            reversed(steps[-_TABLE_ROW_COUNT_MAX:]),
+            {
+                "from": lambda s: date_words(s.at),
+                "advice": lambda s: setting_words(s.setting),
+                "lost": lambda s: percent(s.lost_fraction),
+            },
         ),
     )
 
@@ -127,18 +128,15 @@ def _foreseen_words(coverage: Coverage, pairs: list[tuple[Measured, Estimate]]) 
 
 def _foreseen_table(place: PlaceFindings, pairs: list[tuple[Measured, Estimate]]) -> Table:
     metric = place.value_metric
-    return Table(
-        ("date", "why it was tried", place.payload_noun, "setting", "foreseen", "90 % interval", "seen"),
-        tuple(
-            (
-                date_words(m.started_at),
-                _why(m),
-                format_bytes(m.context.payload_size_bytes),
-                setting_words(m.setting),
-                quantity(metric, e.expected),
-                span(metric, e),
-                quantity(metric, m.value),
-            )
-            for m, e in reversed(pairs[-_TABLE_ROW_COUNT_MAX:])
-        ),
+    return table_of(
+        reversed(pairs[-_TABLE_ROW_COUNT_MAX:]),
+        {
+            "date": lambda pair: date_words(pair[0].started_at),
+            "why it was tried": lambda pair: _why(pair[0]),
+            place.payload_noun: lambda pair: format_bytes(pair[0].context.payload_size_bytes),
+            "setting": lambda pair: setting_words(pair[0].setting),
+            "foreseen": lambda pair: quantity(metric, pair[1].expected),
+            "90 % interval": lambda pair: span(metric, pair[1]),
+            "seen": lambda pair: quantity(metric, pair[0].value),
+        },
     )

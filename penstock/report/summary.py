@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from penstock.report.difference import Comparison
-from penstock.report.figure import Table
+from penstock.report.figure import Table, table_of
 from penstock.report.findings import Advice, PlaceFindings
 from penstock.report.retries import retries_sentence
 from penstock.report.wording import (
@@ -107,16 +107,16 @@ def evidence_tables(place: PlaceFindings) -> list[tuple[str, Table]]:
 
 
 def _hearsay_table(place: PlaceFindings) -> Table:
-    return Table(
-        ("who", "reported", "looked at", "believed", "learned from", "last"),
-        tuple(
-            (
-                h.client,
-                *map(number, (h.reported_count, h.heard_count, h.believed_count, h.learned_count)),
-                date_words(h.newest_at),
-            )
-            for h in place.hearsay
-        ),
+    return table_of(
+        place.hearsay,
+        {
+            "who": lambda h: h.client,
+            "reported": lambda h: number(h.reported_count),
+            "looked at": lambda h: number(h.heard_count),
+            "believed": lambda h: number(h.believed_count),
+            "learned from": lambda h: number(h.learned_count),
+            "last": lambda h: date_words(h.newest_at),
+        },
     )
 
 
@@ -131,19 +131,15 @@ def _inconclusive_table(place: PlaceFindings) -> Table:
     groups: dict[tuple[str, int], list[Inconclusive[Any]]] = defaultdict(list)
     for one in place.inconclusives:
         groups[(one.reason, one.context.payload_size_bytes)].append(one)
-    most = sorted(groups.items(), key=lambda group: -len(group[1]))[:INCONCLUSIVE_ROW_COUNT_MAX]
-    return Table(
-        ("times", place.payload_noun, "last", "setting then", "reason"),
-        tuple(
-            (
-                str(len(alike)),
-                format_bytes(size),
-                date_words(alike[-1].started_at),
-                setting_words(alike[-1].setting),
-                reason,
-            )
-            for (reason, size), alike in most
-        ),
+    return table_of(
+        sorted(groups.values(), key=lambda alike: -len(alike))[:INCONCLUSIVE_ROW_COUNT_MAX],
+        {
+            "times": lambda alike: str(len(alike)),
+            place.payload_noun: lambda alike: format_bytes(alike[-1].context.payload_size_bytes),
+            "last": lambda alike: date_words(alike[-1].started_at),
+            "setting then": lambda alike: setting_words(alike[-1].setting),
+            "reason": lambda alike: alike[-1].reason,
+        },
     )
 
 

@@ -18,14 +18,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 from penstock.client.advice import Advice, Adviser
 from penstock.lab.worlds import DEMO
+from penstock.trial.faces import delivery, download, upload
 from penstock.trial.faces.face import BUCKET, REGION, Clients, Face, Proof, Stage, Tell, Told
-from penstock.trial.faces.table import FACES
 from penstock.trial.stage import daemon, lab_endpoint, status_of
 from penstock.units import counted, format_bytes, number
 
 if TYPE_CHECKING:
     from penstock.client.operations import Operation
 
+FACES: Mapping[str, Face] = {face.row.name: face for face in (upload.FACE, download.FACE, delivery.FACE)}
+"""By operation; what is learned is proved in this order."""
 LEARNING_SECONDS_MAX = 80.0
 OBSERVATION_COUNT_ENOUGH = 8  # of each operation
 _POLL_SECONDS = 0.25

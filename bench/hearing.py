@@ -10,7 +10,6 @@ they came, and its memory is read before and after.
 from __future__ import annotations
 
 import asyncio
-import json
 import multiprocessing
 import resource
 import socket
@@ -176,7 +175,3 @@ def _answer(tell: Connection, hearing: Hearing) -> None:
             dropped_count=hearing.dropped_count,
         )
     )
-
-
-if __name__ == "__main__":
-    print(json.dumps(run(), indent=1))

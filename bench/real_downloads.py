@@ -5,7 +5,6 @@ Measured as uploads are in `real_links`. `python -m bench real-downloads`; in lo
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from typing import Any
 
@@ -77,7 +76,3 @@ SUITE = Suite(
 def run(*, long: bool = False) -> dict[str, Any]:
     """Measure every link with every client on both servers (short: one of each)."""
     return measure(SUITE if long else a_sample_of(SUITE), long=long)
-
-
-if __name__ == "__main__":
-    run(long="--long" in sys.argv)

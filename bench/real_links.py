@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import random
 import statistics
-import sys
 import tempfile
 import time
 import warnings
@@ -407,7 +406,3 @@ def _shown(measured: Measured, *, is_split: bool) -> str:
     setting = measured.setting
     size = f" x {setting.request_size_bytes / MiB:.3g}" if is_split else ""
     return f"{measured.bytes_per_second / 1e6:.2f} ({setting.thread_count}{size})"
-
-
-if __name__ == "__main__":
-    run(long="--long" in sys.argv)

@@ -17,11 +17,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from itertools import pairwise
-from math import exp, log
 from pathlib import Path
 from typing import Any
 
-from bench.spread import carried_out, fresh_seeds
+from bench.spread import carried_out, fresh_seeds, log_uniform
 from penstock.daemon.config import AdviceSection, BudgetSection
 from penstock.daemon.memory.store import Store
 from penstock.lab.link import Drift, Episodes, LinkTruth
@@ -66,7 +65,8 @@ def live(job: tuple[int, int]) -> list[Lived]:
     way, weather = chance.choice(list(_WAYS)), chance.choice(_WEATHER)
     link = _path(chance, way, weather)
     inbound = replace(
-        link, connection_rate_bytes_per_second=link.connection_rate_bytes_per_second * _between(chance, 1, 4)
+        link,
+        connection_rate_bytes_per_second=link.connection_rate_bytes_per_second * log_uniform(chance, 1, 4),
     )
     sections = {
         UPLOAD.name: ObjectSection(bucket=BUCKET, network_path="gateway-endpoint", usd_per_day=0.02),
@@ -112,13 +112,13 @@ def live(job: tuple[int, int]) -> list[Lived]:
 
 
 def _path(chance: random.Random, way: str, weather: str) -> LinkTruth:
-    round_trip, connection, host = (_between(chance, *reach) for reach in _WAYS[way])
+    round_trip, connection, host = (log_uniform(chance, *reach) for reach in _WAYS[way])
     link = LinkTruth(
         round_trip_seconds=round_trip,
         connection_rate_bytes_per_second=connection,
         host_rate_bytes_per_second=host,
-        window_bytes=_between(chance, 1e6, 6e6) if way == "far" else None,
-        service_latency_seconds_median=_between(chance, 0.015, 0.08),
+        window_bytes=log_uniform(chance, 1e6, 6e6) if way == "far" else None,
+        service_latency_seconds_median=log_uniform(chance, 0.015, 0.08),
         service_latency_sigma=chance.uniform(0.2, 0.5),
         straggler_fraction=chance.choice((0.0, 0.0003, 0.001)),
         straggler_seconds=chance.choice((1.0, 2.0, 5.0)),
@@ -127,30 +127,25 @@ def _path(chance: random.Random, way: str, weather: str) -> LinkTruth:
     if weather == "quiet":
         return link
     dips = Episodes(
-        gap_seconds_mean=_between(chance, 60, 600),
-        duration_seconds_mean=_between(chance, 4, 20),
+        gap_seconds_mean=log_uniform(chance, 60, 600),
+        duration_seconds_mean=log_uniform(chance, 4, 20),
         fraction_low=0.1,
         fraction_high=0.5,
     )
     if weather == "dips":
         return replace(link, dips=dips)
     tenant = Episodes(
-        gap_seconds_mean=_between(chance, 300, 3000),
-        duration_seconds_mean=_between(chance, 30, 600),
+        gap_seconds_mean=log_uniform(chance, 300, 3000),
+        duration_seconds_mean=log_uniform(chance, 30, 600),
         fraction_low=0.1,
         fraction_high=0.5,
     )
     drift = Drift(
-        seconds_mean=_between(chance, 600, 7200),
+        seconds_mean=log_uniform(chance, 600, 7200),
         rate_sigma=chance.uniform(0.05, 0.2),
         latency_sigma=chance.uniform(0.05, 0.2),
     )
     return replace(link, dips=dips, tenant=tenant, drift=drift)
-
-
-def _between(chance: random.Random, low: float, high: float) -> float:
-    """Evenly on a logarithmic scale."""
-    return exp(chance.uniform(log(low), log(high)))
 
 
 def run(*, long: bool = False, seeds: Sequence[int] = ()) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
 from functools import cache
-from math import exp, inf, log
+from math import inf, log
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from bench.catalogue import (
     two_humps,
 )
 from bench.physics import Array, Flow, Link
+from bench.spread import log_uniform
 from bench.surfaces import PROBE_EVERY, Field, Group, Noise, Split, Surface
 from penstock.models.s3.upload import S3UploadSetting
 from penstock.units import MiB
@@ -96,7 +97,7 @@ def fresh_worlds(seed: int, rounds: int = 1) -> tuple[World, ...]:
 def _world(seed: int, number: int, kind: Kind, weather: Weather) -> World:
     rng = np.random.default_rng([seed, number])
     group = {Kind.FLAT: Group.FLAT, Kind.STREAM: Group.FLAT, Kind.OFF_MODEL: Group.OFF_MODEL}
-    size = round(exp(rng.uniform(log(256), log(8192)))) * MiB
+    size = round(log_uniform(rng, 256, 8192)) * MiB
     is_tuned = bool(rng.random() < 0.25)
     field, limits = _limited(_LINKS[kind](rng), size) if kind in _LINKS else _FIELDS[kind](rng, size)
     surface = Surface(
@@ -132,11 +133,6 @@ def _noise(rng: np.random.Generator, weather: Weather, *, is_tuned: bool) -> Noi
 Made = tuple[Field, Mapping[str, Scaled]]
 
 
-def _around(rng: np.random.Generator, low: float, high: float) -> float:
-    """Any ratio between is as likely as any other."""
-    return exp(rng.uniform(log(low), log(high)))
-
-
 def _limited(link: Link, size: int) -> Made:
     """The field of a link, and how each of its limits is moved."""
 
@@ -167,12 +163,12 @@ def _limited(link: Link, size: int) -> Made:
 
 
 def _flat(rng: np.random.Generator) -> Link:
-    rate = _around(rng, 1.5, 90) * MB
+    rate = log_uniform(rng, 1.5, 90) * MB
     return replace(
         IN_REGION,
         connection_bytes_per_second=rate,
-        service_seconds=_around(rng, 0.005, 0.06),
-        nic_bytes_per_second=rate * _around(rng, 2.2, 40),
+        service_seconds=log_uniform(rng, 0.005, 0.06),
+        nic_bytes_per_second=rate * log_uniform(rng, 2.2, 40),
         burstiness=rng.uniform(0.0, 0.3),
         overload_loss=0.0,
         mixing=rng.uniform(0.5, 0.95),
@@ -181,8 +177,8 @@ def _flat(rng: np.random.Generator) -> Link:
 
 
 def _stream(rng: np.random.Generator, size: int) -> Made:
-    rate = _around(rng, 1.5, 90) * MB
-    ceiling, latency = rate * _around(rng, 2.2, 40), _around(rng, 0.003, 0.08)
+    rate = log_uniform(rng, 1.5, 90) * MB
+    ceiling, latency = rate * log_uniform(rng, 2.2, 40), log_uniform(rng, 0.003, 0.08)
     sharpness = float(rng.choice([3.0, 6.0, 12.0, inf]))
     return streaming(size, rate, ceiling, latency, sharpness), {
         "connections": lambda by: streaming(size, by * rate, ceiling, latency / by, sharpness),
@@ -207,15 +203,15 @@ def streaming(size: int, rate: float, ceiling: float, latency: float, sharpness:
 
 
 def _near(rng: np.random.Generator) -> Link:
-    rate = _around(rng, 12, 60) * MB
+    rate = log_uniform(rng, 12, 60) * MB
     return replace(
         IN_REGION,
         connection_bytes_per_second=rate,
-        service_seconds=_around(rng, 0.008, 0.06),
-        nic_bytes_per_second=rate * _around(rng, 6, 80),
+        service_seconds=log_uniform(rng, 0.008, 0.06),
+        nic_bytes_per_second=rate * log_uniform(rng, 6, 80),
         burstiness=rng.uniform(0.2, 0.85),
-        gust_part_count=_around(rng, 1, 20),
-        overload_loss=_around(rng, 0.005, 0.2),
+        gust_part_count=log_uniform(rng, 1, 20),
+        overload_loss=log_uniform(rng, 0.005, 0.2),
         mixing=rng.uniform(0.2, 0.9),
         straggle=rng.uniform(0.05, 0.25),
     )
@@ -224,22 +220,22 @@ def _near(rng: np.random.Generator) -> Link:
 def _far(rng: np.random.Generator) -> Link:
     return replace(
         FAR,
-        rtt_seconds=_around(rng, 0.06, 0.28),
-        window_bytes=_around(rng, 0.3, 4) * MB,
-        nic_bytes_per_second=_around(rng, 20, 600) * MB,
+        rtt_seconds=log_uniform(rng, 0.06, 0.28),
+        window_bytes=log_uniform(rng, 0.3, 4) * MB,
+        nic_bytes_per_second=log_uniform(rng, 20, 600) * MB,
         burstiness=rng.uniform(0.1, 0.6),
-        overload_loss=_around(rng, 0.01, 0.4),
+        overload_loss=log_uniform(rng, 0.01, 0.4),
         overload_slack=rng.uniform(1.2, 2.5),
     )
 
 
 def _refusing(rng: np.random.Generator) -> Link:
-    rate = _around(rng, 15, 60) * MB
+    rate = log_uniform(rng, 15, 60) * MB
     return replace(
         IN_REGION,
         connection_bytes_per_second=rate,
-        nic_bytes_per_second=rate * _around(rng, 20, 80),
-        request_rate_max=_around(rng, 8, 120),
+        nic_bytes_per_second=rate * log_uniform(rng, 20, 80),
+        request_rate_max=log_uniform(rng, 8, 120),
         retry_loss=rng.uniform(0.4, 0.9),
     )
 
@@ -247,20 +243,20 @@ def _refusing(rng: np.random.Generator) -> Link:
 def _processor(rng: np.random.Generator) -> Link:
     return replace(
         IN_REGION,
-        connection_bytes_per_second=_around(rng, 15, 60) * MB,
+        connection_bytes_per_second=log_uniform(rng, 15, 60) * MB,
         core_count=float(rng.choice([1.0, 2.0, 4.0])),
-        cpu_seconds_per_request=_around(rng, 0.0005, 0.03),
-        cpu_seconds_per_byte=_around(rng, 1.5e-9, 8e-9),
+        cpu_seconds_per_request=log_uniform(rng, 0.0005, 0.03),
+        cpu_seconds_per_byte=log_uniform(rng, 1.5e-9, 8e-9),
         switch_fraction=rng.uniform(0.0, 0.05),
         burstiness=rng.uniform(0.2, 0.7),
     )
 
 
 def _off_model(rng: np.random.Generator, size: int) -> Made:
-    near = replace(IN_REGION, nic_bytes_per_second=_around(rng, 300, 2000) * MB)
+    near = replace(IN_REGION, nic_bytes_per_second=log_uniform(rng, 300, 2000) * MB)
     makers: list[Callable[[], Field]] = [
         lambda: _humps(rng, size),
-        lambda: proxied(Upload(near, size), round(_around(rng, 8, 90)), rng.uniform(0.25, 0.6)),
+        lambda: proxied(Upload(near, size), round(log_uniform(rng, 8, 90)), rng.uniform(0.25, 0.6)),
         lambda: random_field(size, int(rng.integers(2**31)), roughness=0.4, height=rng.uniform(0.4, 0.8)),
         lambda: resonating(Upload(near, size), rng.uniform(0.2, 0.5)),
         lambda: _table(rng, size),
@@ -269,13 +265,13 @@ def _off_model(rng: np.random.Generator, size: int) -> Made:
 
 
 def _humps(rng: np.random.Generator, size: int) -> Field:
-    low, high = _around(rng, 3, 12), _around(rng, 40, 200)
-    return two_humps(size, low, high, rng.uniform(0.6, 1.0, 2), _around(rng, 8, 128) * MiB)
+    low, high = log_uniform(rng, 3, 12), log_uniform(rng, 40, 200)
+    return two_humps(size, low, high, rng.uniform(0.6, 1.0, 2), log_uniform(rng, 8, 128) * MiB)
 
 
 def _table(rng: np.random.Generator, size: int) -> Field:
     """Rising by less and less, a peak, and a fall, as measured tables do."""
-    peak = _around(rng, 4, 100)
+    peak = log_uniform(rng, 4, 100)
     slope, fall = rng.uniform(0.6, 1.0), rng.uniform(0.05, 0.6)
     counts = np.unique(np.round(2.0 ** np.arange(0.0, 8.01, 0.5)).astype(int))
     values = np.minimum(counts / peak, 1.0) ** slope * np.maximum(counts / peak, 1.0) ** -fall

@@ -11,7 +11,6 @@ import sys
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from math import exp, log
 from time import perf_counter, process_time
 from typing import Any
 
@@ -21,7 +20,7 @@ from bench import results
 from bench.catalogue import CHANGES, UPLOADS, Drift, Neighbour, Suite
 from bench.downloads import DOWNLOADS
 from bench.penstock_tuner import PenstockTuner
-from bench.spread import carried_out
+from bench.spread import carried_out, log_uniform
 from bench.surfaces import BenchSetting, Session, Surface
 from bench.tuners import Tuner, tuners
 from bench.verdict import DRIFT_AT, GOOD, OWN, RIVAL, GridCost, Row, verdict
@@ -229,8 +228,8 @@ def prior_observations(surface: Surface, seed: int) -> list[Any]:
 def random_setting(surface: Surface, rng: np.random.Generator) -> BenchSetting:
     """Log-uniform over the legal range."""
     limits = surface.limits
-    size = exp(rng.uniform(log(limits.part_size_bytes_min), log(limits.part_size_bytes_max)))
-    return limits.clip(exp(rng.uniform(0, log(limits.thread_count_max))), size)
+    size = log_uniform(rng, limits.part_size_bytes_min, limits.part_size_bytes_max)
+    return limits.clip(log_uniform(rng, 1, limits.thread_count_max), size)
 
 
 def _drift(job: Job) -> Row:

@@ -13,14 +13,15 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from bench import results
 from bench.penstock_tuner import START_AT, Learner, s3_probe
+from bench.spread import log_uniform
 from penstock.daemon.heard.hearing import Hearing
 from penstock.lab.link import LinkTruth
 from penstock.lab.s3 import S3Service
@@ -103,8 +104,7 @@ def line(number: int, found: Kept) -> str:
 
 
 def _truth(chance: random.Random) -> LinkTruth:
-    def around(low: float, high: float) -> float:
-        return math.exp(chance.uniform(math.log(low), math.log(high)))
+    around = partial(log_uniform, chance)
 
     connection_rate = around(4e6, 30e6)
     return LinkTruth(

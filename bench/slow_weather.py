@@ -14,7 +14,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from math import exp, log, pi, sin
+from math import exp, pi, sin
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ import numpy as np
 from bench.fresh_worlds import Scaled, World, fresh_worlds
 from bench.penstock_tuner import PenstockTuner
 from bench.physics import Array, Flow
-from bench.spread import carried_out, fresh_seeds
+from bench.spread import carried_out, fresh_seeds, log_uniform
 from bench.surfaces import Field, Session
 from penstock.models.model import is_newly_changed
 
@@ -82,7 +82,7 @@ def _scaled(world: World, limit: str) -> Scaled:
 
 def _weather(rng: np.random.Generator, *, is_daily: bool) -> tuple[str, list[float]]:
     """Its name, and by how much the limit is multiplied at each probe."""
-    size, hours = rng.uniform(*_SIZE), exp(rng.uniform(log(_LASTS_HOURS[0]), log(_LASTS_HOURS[1])))
+    size, hours = rng.uniform(*_SIZE), log_uniform(rng, *_LASTS_HOURS)
     gap = PROBE_EVERY / timedelta(hours=1)
     if is_daily:
         waves = [sin(2 * pi * number * gap / 24) for number in range(PROBES)]

@@ -17,12 +17,13 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from math import exp, inf, log
+from functools import partial
+from math import exp, inf
 from typing import Any
 
 import numpy as np
 
-from bench.spread import carried_out, fresh_seeds
+from bench.spread import carried_out, fresh_seeds, log_uniform
 from penstock.clock import SystemClock
 from penstock.models.s3.ranges import UploadRanges
 from penstock.optimizer.objective import BARGAIN
@@ -74,10 +75,7 @@ class Store:
 def fresh_store(seed: int, index: int) -> Store:
     """A store that nobody has looked at."""
     rng = random.Random(f"{seed} {index}")
-
-    def between(low: float, high: float) -> float:
-        return exp(rng.uniform(log(low), log(high)))
-
+    between = partial(log_uniform, rng)
     return Store(
         depth=between(3, 100),
         rate_per_second=between(20, 3500),

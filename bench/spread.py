@@ -1,15 +1,19 @@
-"""Knows how the runs of a benchmark are spread over two processes, and how the seeds of fresh worlds are drawn."""
+"""Knows how the runs of a benchmark are spread over two processes, and how fresh worlds and their seeds are drawn."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import random
 import secrets
 import sys
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from math import exp, log
 from typing import TypeVar
+
+import numpy as np
 
 WORKERS = 2
 JobT = TypeVar("JobT")
@@ -38,3 +42,8 @@ def fresh_seeds(*, long: bool) -> list[int]:
     """One that nobody has looked at, or four."""
     first = secrets.randbelow(10**6)
     return [first + i for i in range(4 if long else 1)]
+
+
+def log_uniform(chance: random.Random | np.random.Generator, low: float, high: float) -> float:
+    """Any ratio between the two is as likely as any other."""
+    return exp(chance.uniform(log(low), log(high)))

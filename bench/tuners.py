@@ -7,12 +7,13 @@ recommend. What it may know beforehand is a `SurfaceDescription`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import ceil, exp, log, log2
+from math import ceil, log, log2
 from typing import Any, Protocol
 
 import numpy as np
 
 from bench.penstock_tuner import PenstockTuner
+from bench.spread import log_uniform
 from bench.surfaces import BenchSetting, Limits, SurfaceDescription
 from penstock.units import MiB
 from penstock.vocabulary import Objective, Observation
@@ -61,10 +62,8 @@ class RandomSearch(_BestObserved):
     def ask(self, seed: int) -> BenchSetting:
         """A fresh draw."""
         rng, limits = np.random.default_rng([seed, len(self.told)]), self.limits
-        n = exp(rng.uniform(0, log(limits.thread_count_max)))
-        return limits.clip(
-            n, exp(rng.uniform(log(limits.part_size_bytes_min), log(limits.part_size_bytes_max)))
-        )
+        n = log_uniform(rng, 1, limits.thread_count_max)
+        return limits.clip(n, log_uniform(rng, limits.part_size_bytes_min, limits.part_size_bytes_max))
 
 
 class PowersOfTwo(_BestObserved):

@@ -35,6 +35,7 @@ _WRITE_CHUNK_BYTES = 256 * KiB
 _DOCUMENT_BYTES_MAX = 4 * MiB  # of a request's XML: ten thousand parts fit
 _CHECKSUM = "x-amz-checksum-"
 _RANGE = re.compile(r"bytes=([0-9]*)-([0-9]*)")
+_HEXADECIMAL = re.compile(rb"[0-9A-Fa-f]+")
 # Without a value these ask for what an object or a bucket has beside its content; nothing of that is kept here.
 _SERVED = frozenset({"uploads", "delete", "location", "versioning"})
 _LISTING = frozenset({"prefix", "delimiter", "encoding-type", "fetch-owner"}) | frozenset(
@@ -365,10 +366,10 @@ class _Intake:
     def verify(self, checksums: Mapping[str, str], headers: Mapping[str, str]) -> None:
         """Compare what was promised with what came; raises S3Error."""
         promised = headers.get("x-amz-decoded-content-length") if self.is_chunked else None
-        if promised is not None and int(promised) != self.size_bytes:
+        if promised is not None and _number(promised, "x-amz-decoded-content-length") != self.size_bytes:
             raise S3Error("IncompleteBody", f"{promised} bytes were promised, {self.size_bytes} came")
         crc32 = checksums.get(f"{_CHECKSUM}crc32")
-        if crc32 is not None and base64.b64decode(crc32) != self.crc32.to_bytes(4, "big"):
+        if crc32 is not None and crc32.encode() != base64.b64encode(self.crc32.to_bytes(4, "big")):
             raise S3Error("BadDigest", "the CRC32 you specified did not match what was received")
 
     def _take(self, piece: bytes) -> None:
@@ -379,10 +380,9 @@ class _Intake:
 
 
 def _chunk_size(text: bytes) -> int:
-    try:
-        return int(text, 16)
-    except ValueError:
-        raise S3Error("InvalidRequest", "the aws-chunked body has a chunk without a size") from None
+    if not _HEXADECIMAL.fullmatch(text):
+        raise S3Error("InvalidRequest", "the aws-chunked body has a chunk without a size")
+    return int(text, 16)
 
 
 async def carried(link: Link, content: aiohttp.StreamReader) -> AsyncGenerator[bytes, None]:

@@ -347,6 +347,28 @@ async def test_chunked_bodies_with_trailers_are_checked(damage: int, status: int
             assert service.shelf.get("b", "k").body.content == content
 
 
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [
+        ({"x-amz-checksum-crc32": "abc"}, b"body"),
+        ({"Content-Encoding": "aws-chunked"}, b"-5\r\nbody\r\n0\r\n\r\n"),
+        (
+            {"Content-Encoding": "aws-chunked", "x-amz-decoded-content-length": "four"},
+            b"4\r\nbody\r\n0\r\n\r\n",
+        ),
+    ],
+    ids=["checksum", "chunk", "length"],
+)
+async def test_what_no_client_of_s3_would_send_is_refused(headers: dict[str, str], body: bytes) -> None:
+    """With an error of S3: the server neither fails nor turns in a circle, and serves whoever comes next."""
+    async with an_s3() as (_, endpoint_url), aiohttp.ClientSession() as session:
+        async with session.put(f"{endpoint_url}/b/k", data=body, headers=headers) as response:
+            assert response.status == 400
+            assert "<Code>" in await response.text()
+        async with session.put(f"{endpoint_url}/b/k", data=b"body") as response:
+            assert response.status == 200
+
+
 async def test_the_link_is_felt_over_http() -> None:
     """An upload never beats the link, and the link carries all of its bytes and no more."""
     truth = replace(FELT, service_latency_seconds_median=0.01)

@@ -165,12 +165,12 @@ class Database:
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
         version = version_of(connection)
-        if 0 < version < len(migrations()):
-            backup = self.path.with_name(f"{self.path.name}.before-{len(migrations()):04}")
+        if 0 < version < (newest := max(migrations())):
+            backup = self.path.with_name(f"{self.path.name}.before-{newest:04}")
             backup.unlink(missing_ok=True)
             connection.execute("VACUUM INTO ?", (str(backup),))
             self.notices.append(
-                f"the database was brought from version {version} to {len(migrations())}; "
+                f"the database was brought from version {version} to {newest}; "
                 f"{backup} is a copy of it as it was"
             )
         migrate(connection)
@@ -290,7 +290,7 @@ def open_read_only(path: Path) -> sqlite3.Connection:
         with speaking_of_damage(), contextlib.ExitStack() as unless_it_serves:
             connection = unless_it_serves.enter_context(contextlib.closing(connect_read_only(path)))
             _refuse_newer(connection, path)
-            if version_of(connection) == len(migrations()):
+            if version_of(connection) == max(migrations()):
                 _refuse_misshapen(connection)
                 unless_it_serves.pop_all()
                 return connection
@@ -328,7 +328,7 @@ def speaking_of_damage() -> Iterator[None]:
 
 def migrate(connection: sqlite3.Connection) -> None:
     """Bring the schema to the present, each step whole or not at all."""
-    for number, sql in enumerate(migrations(), start=1):
+    for number, sql in migrations().items():
         if number > version_of(connection):
             try:
                 connection.executescript(f"BEGIN IMMEDIATE;\n{sql}\nPRAGMA user_version={number};\nCOMMIT;")
@@ -338,14 +338,14 @@ def migrate(connection: sqlite3.Connection) -> None:
                 raise
 
 
-def migrations() -> list[str]:
-    """The numbered steps of the schema, in order."""
+def migrations() -> dict[int, str]:
+    """The steps of the schema in order, by the version that each brings a file to."""
     files = resources.files("penstock.daemon.memory").joinpath("schema").iterdir()
-    return [
-        file.read_text(encoding="utf-8")
+    return {
+        int(file.name[:4]): file.read_text(encoding="utf-8")
         for file in sorted(files, key=lambda f: f.name)
         if file.name.endswith(".sql")
-    ]
+    }
 
 
 def _locked(path: Path) -> int:
@@ -457,12 +457,12 @@ def _move_aside(path: Path) -> Path:
 
 
 def version_of(connection: sqlite3.Connection) -> int:
-    """How many of the migrations it has."""
+    """Which of the migrations it has, the last of them."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def _refuse_newer(connection: sqlite3.Connection, path: Path) -> None:
-    version, known = version_of(connection), len(migrations())
+    version, known = version_of(connection), max(migrations())
     if version > known:
         copies = sorted(path.parent.glob(f"{path.name}.before-*"))
         older = next((copy for copy in copies if copy.suffix > f".before-{known:04}"), None)

@@ -327,7 +327,7 @@ def test_the_copy_from_before_an_upgrade_goes_when_nobody_goes_back_any_more(
 ) -> None:
     """After a month of work with what came after it: a clock that leaps ahead, or a host that was off, is none."""
     Store(path, SETTING_TYPES).close()
-    steps = [*database.migrations(), "CREATE TABLE extra (x INTEGER);"]
+    steps = database.migrations() | {99: "CREATE TABLE extra (x INTEGER);"}
     monkeypatch.setattr(database, "migrations", lambda: steps)
     with closing(Store(path, SETTING_TYPES)) as store:
         (copy,) = path.parent.glob("penstock.db.before-*")
@@ -413,14 +413,14 @@ def test_a_newer_database_is_refused_and_left_alone(path: Path) -> None:
 
 def test_who_goes_back_is_told_of_the_copy_from_before(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of several upgrades, of the first that it cannot read: what it is told to put back is a database of its own."""
-    known = database.migrations()
+    known = newer = database.migrations()
     Store(path, SETTING_TYPES).close()
-    for count in (1, 2):
-        newer = [*known, *(f"CREATE TABLE newer_{n} (id INTEGER);" for n in range(count))]
+    for version in (98, 99):
+        newer = newer | {version: f"CREATE TABLE newer_{version} (id INTEGER);"}
         monkeypatch.setattr(database, "migrations", lambda newer=newer: newer)
         Store(path, SETTING_TYPES).close()
     monkeypatch.setattr(database, "migrations", lambda: known)
-    copy = path.with_name(f"{path.name}.before-{len(known) + 1:04}")
+    copy = path.with_name(f"{path.name}.before-0098")
     with pytest.raises(StoreTooNew, match=f"put {copy}, which is from before"):
         Store(path, SETTING_TYPES)
     copy.replace(path)
@@ -717,7 +717,7 @@ def test_migration_keeps_a_copy_and_reaches_the_present(path: Path, monkeypatch:
     store = Store(path, SETTING_TYPES)
     store.add_observations([an_observation()])
     store.close()
-    steps = [*database.migrations(), "CREATE TABLE extra (x INTEGER);"]
+    steps = database.migrations() | {99: "CREATE TABLE extra (x INTEGER);"}
     monkeypatch.setattr(database, "migrations", lambda: steps)
     older = Store.open_read_only(path, SETTING_TYPES)
     assert older.observations(PLACE, count_max=9) == [an_observation()]
@@ -725,29 +725,26 @@ def test_migration_keeps_a_copy_and_reaches_the_present(path: Path, monkeypatch:
     again = Store(path, SETTING_TYPES)
     assert "brought from version" in again.take_notices()[0]
     assert again.observations(PLACE, count_max=9) == [an_observation()]
-    assert again._database.rows("PRAGMA user_version") == [(len(steps),)]
+    assert again._database.rows("PRAGMA user_version") == [(99,)]
     assert len(list(path.parent.glob("penstock.db.before-*"))) == 1
     again.close()
 
 
-def test_a_database_of_the_version_before_changes_were_kept(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_database_of_the_version_before_changes_were_kept(path: Path) -> None:
     """What was measured then has no histograms, and is read; a change can be written down beside it."""
-    steps = database.migrations()
-    monkeypatch.setattr(database, "migrations", lambda: steps[:2])
     with closing(Store(path, SETTING_TYPES)) as store:
         store.add_observations([an_observation()])
-        store._database.write(
-            lambda c: c.execute(
-                "UPDATE observations SET document = json_remove(document, '$.histograms', '$.successive')"
-            )
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(
+            """UPDATE observations SET document = json_remove(document, '$.histograms', '$.successive');
+               DROP INDEX fits_by_date; DROP TABLE changes; DROP TABLE backlogs; DROP TABLE client_hours;
+               DROP TABLE harms; PRAGMA user_version = 2;"""
         )
-    monkeypatch.setattr(database, "migrations", lambda: steps)
     with closing(Store.open_read_only(path, SETTING_TYPES)) as older:
         assert older.observations(PLACE, count_max=9) == [an_observation()]
         assert older.changes(count_max=9) == []
     with closing(Store(path, SETTING_TYPES)) as store:
+        assert "brought from version 2 to" in store.take_notices()[0]
         store.put_change(a_change())
         assert store.observations(PLACE, count_max=9) == [an_observation()]
         assert store.changes(count_max=9) == [a_change()]
@@ -785,7 +782,7 @@ def test_a_migration_is_whole_or_not_at_all(path: Path, monkeypatch: pytest.Monk
     """A step that fails in the middle leaves the file as it was."""
     Store(path, SETTING_TYPES).close()
     good = database.migrations()
-    bad = [*good, "CREATE TABLE extra (x INTEGER); INSERT INTO nowhere VALUES (1);"]
+    bad = good | {99: "CREATE TABLE extra (x INTEGER); INSERT INTO nowhere VALUES (1);"}
     monkeypatch.setattr(database, "migrations", lambda: bad)
     with pytest.raises(database.StoreError):
         Store(path, SETTING_TYPES)

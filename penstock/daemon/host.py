@@ -56,7 +56,6 @@ class HostUsage:
     transmitted_bytes: int
     own_received_bytes: int
     own_transmitted_bytes: int
-    allowance_exceeded: Mapping[str, int]  # only counters that moved: the host's own limit was met
 
 
 def sample(root: Path = Path("/"), statistics: Statistics | None = None) -> HostSample:
@@ -95,17 +94,12 @@ def usage(before: HostSample, after: HostSample) -> HostUsage:
         return max(0, grown)
 
     ticks, others = counted("total_ticks"), max(0, counted("busy_ticks") - counted("own_ticks"))
-    moved = {
-        name: count - before.allowance_exceeded.get(name, 0)
-        for name, count in after.allowance_exceeded.items()
-    }
     return HostUsage(
         others_busy_fraction=min(1.0, others / ticks) if ticks else 0.0,
         received_bytes=counted("received_bytes"),
         transmitted_bytes=counted("transmitted_bytes"),
         own_received_bytes=counted("own_received_bytes"),
         own_transmitted_bytes=counted("own_transmitted_bytes"),
-        allowance_exceeded={name: count for name, count in moved.items() if count > 0},
     )
 
 

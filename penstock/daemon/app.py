@@ -20,8 +20,7 @@ from penstock.clock import Clock, SystemClock
 from penstock.daemon import host, instance
 from penstock.daemon.advisory import Advisory, cycle_document
 from penstock.daemon.assembly import App, Surroundings, assembled
-from penstock.daemon.backlog_watch import watch_queue
-from penstock.daemon.config import Configuration, HostSection, WatchedQueueSection
+from penstock.daemon.config import Configuration, HostSection
 from penstock.daemon.config_files import ConfigError
 from penstock.daemon.cycle.thinker import SpawnedThinker
 from penstock.daemon.entrance import Entrance, keep_files
@@ -34,7 +33,6 @@ from penstock.daemon.memory.store import Store
 from penstock.daemon.outside.prober import Prober
 from penstock.daemon.systemd import Notifier, inherited_sockets
 from penstock.daemon.yielding.harm_watch import HarmWatch
-from penstock.models.sqs.backlog_warning import BacklogSpell
 from penstock.optimizer import surrogate
 from penstock.probes.measurement import LOOP_TICK_SECONDS
 from penstock.processes import package
@@ -158,7 +156,7 @@ async def _live(
         notifier.ready("serving")
         async with asyncio.TaskGroup() as tasks:
             beside = (
-                _watch(app, surroundings, configuration.watched_queue),
+                app.backlogs.watch(surroundings.outside, app.store.add_backlog, app.conductor.troubles),
                 hearing.listen(configuration.listen, app.conductor.troubles),
                 keep_client_hours(hearing, app.store, surroundings.clock),
                 _tell_status(notifier, app, harm_watch, refusal_watch),
@@ -184,23 +182,6 @@ async def _find_out(section: HostSection, known: HostIdentity, reload: _Reload) 
         while reload.trouble() is not None:  # noqa: ASYNC110 - nobody tells when a disk has room
             await asyncio.sleep(_BEAT_SECONDS)
         reload.begin_anew()
-
-
-async def _watch(app: App, surroundings: Surroundings, watched: WatchedQueueSection) -> None:
-    """An application's queue, and remember what it held."""
-
-    async def remember(spell: BacklogSpell) -> None:
-        await app.store.run(lambda store: store.add_backlog(spell))
-
-    region = app.home.region
-    await watch_queue(
-        app.backlogs,
-        surroundings.outside,
-        watched,
-        region=region,
-        remember=remember,
-        troubles=app.conductor.troubles,
-    )
 
 
 async def _work(app: App) -> None:

@@ -212,6 +212,24 @@ class BacklogWatch:
             )
         self._spell: BacklogSpell | None = None
 
+    async def watch(
+        self, outside: Outside, remember: Callable[[BacklogSpell], Awaitable[None]], troubles: Troubles
+    ) -> None:
+        """Ask the watched queue for its attributes, again and again; return at once when none is named."""
+        url: str | None = None
+        while (subject := self._watched) is not None:
+            try:
+                queues = await outside.message_queues(subject.region)
+                url = url or await queues.find_queue(subject.name)
+                self.note_attributes(await queues.queue_attributes(url))
+            except RequestError as trouble:
+                _note_trouble(subject, str(trouble), self._clock.now())
+                url = None if isinstance(trouble, Missing) else url
+            troubles.note(TROUBLE_NAME, _lasting_trouble(subject))
+            if (spell := self._ended_spell()) is not None:
+                await remember(spell)
+            await asyncio.sleep(self._section.interval_seconds)
+
     def backlogs(self, region: str | None = None) -> list[Backlog]:
         """Of all queues, or of those in one region; the most alarming first."""
         silent_since = self._clock.now() - SILENT_AFTER
@@ -247,7 +265,7 @@ class BacklogWatch:
             subject.note_age(now, age)
         self._note_spell(subject, sample, age)
 
-    def ended_spell(self) -> BacklogSpell | None:
+    def _ended_spell(self) -> BacklogSpell | None:
         """The most of the last quarter of an hour, once, when it is over."""
         spell = self._spell
         if spell is None or self._clock.now() < spell.began_at + SPELL:
@@ -273,25 +291,6 @@ class BacklogWatch:
             oldest_undeleted_seconds=max(ages, default=None),
             visibility_timeout_seconds=subject.visibility_timeout_seconds,
         )
-
-    def note_trouble(self, sentence: str) -> None:
-        """The watched queue could not be asked; what was seen too long ago is forgotten, for calm it is no more."""
-        assert self._watched is not None
-        subject = self._watched
-        subject.trouble, subject.failure_count = sentence, subject.failure_count + 1
-        if subject.seen_at is not None and self._clock.now() - subject.seen_at > SILENT_AFTER:
-            subject.ages.clear()
-            subject.backlogs.clear()
-            subject.alarm = Alarm.CALM
-
-    @property
-    def trouble(self) -> str | None:
-        """Why the watched queue is not seen, where it was never, or that lasts."""
-        subject = self._watched
-        if subject is None or subject.trouble is None:
-            return None
-        is_lasting = subject.seen_at is None or subject.failure_count >= FAILURE_COUNT_MIN
-        return f"the queue {subject.name} is not watched: {subject.trouble}" if is_lasting else None
 
     def _note_report(self, observation: Observation[Any], process_id: int) -> None:
         measures, place = observation.measures, observation.context.place
@@ -336,31 +335,21 @@ class BacklogWatch:
         return reported or self.heard_delete_rate(region)
 
 
+def _note_trouble(subject: _Subject, sentence: str, now: datetime) -> None:
+    """It could not be asked; what was seen too long ago is forgotten, for calm it is no more."""
+    subject.trouble, subject.failure_count = sentence, subject.failure_count + 1
+    if subject.seen_at is not None and now - subject.seen_at > SILENT_AFTER:
+        subject.ages.clear()
+        subject.backlogs.clear()
+        subject.alarm = Alarm.CALM
+
+
+def _lasting_trouble(subject: _Subject) -> str | None:
+    """Why it is not seen, where it was never, or that lasts."""
+    if subject.trouble is None or (subject.seen_at is not None and subject.failure_count < FAILURE_COUNT_MIN):
+        return None
+    return f"the queue {subject.name} is not watched: {subject.trouble}"
+
+
 def _age_of(measures: Mapping[str, float]) -> float | None:
     return measures.get("oldest_undeleted_seconds", measures.get("oldest_undeleted_seconds_max"))
-
-
-async def watch_queue(
-    backlogs: BacklogWatch,
-    outside: Outside,
-    section: WatchedQueueSection,
-    *,
-    region: str,
-    remember: Callable[[BacklogSpell], Awaitable[None]],
-    troubles: Troubles,
-) -> None:
-    """Ask the watched queue for its attributes, again and again; return at once when none is named."""
-    url: str | None = None
-    while section.name:
-        try:
-            queues = await outside.message_queues(section.region_or(region))
-            url = url or await queues.find_queue(section.name)
-            backlogs.note_attributes(await queues.queue_attributes(url))
-        except RequestError as trouble:
-            backlogs.note_trouble(str(trouble))
-            url = None if isinstance(trouble, Missing) else url
-        troubles.note(TROUBLE_NAME, backlogs.trouble)
-        spell = backlogs.ended_spell()
-        if spell is not None:
-            await remember(spell)
-        await asyncio.sleep(section.interval_seconds)

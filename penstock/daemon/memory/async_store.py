@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from penstock.daemon.memory.database import DiskTrouble, Lost
 from penstock.daemon.memory.rows import Row
 from penstock.daemon.memory.store import Store
+from penstock.models.sqs.backlog_warning import BacklogSpell
 from penstock.probes.probe import Leftover
 from penstock.vocabulary import Observation
 
@@ -49,6 +50,9 @@ class AsyncStore:
         """Remember; on return it is on the disk, or waits for a disk in trouble. Raises ValueError."""
         self._batch.append(self._store.observation_row(observation))
         await self.run(self._write_batch)
+
+    async def add_backlog(self, spell: BacklogSpell) -> None:
+        await self.run(lambda store: store.add_backlog(spell))
 
     async def record(self, leftover: Leftover) -> None:
         """Return only when the entry would survive `kill -9`. Raises DiskTrouble."""

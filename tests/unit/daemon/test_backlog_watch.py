@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from penstock.daemon import metrics
-from penstock.daemon.backlog_watch import SPELL, SUBJECT_COUNT_MAX, BacklogWatch, watch_queue
+from penstock.daemon.backlog_watch import SPELL, SUBJECT_COUNT_MAX, BacklogWatch
 from penstock.daemon.config import WatchedQueueSection
 from penstock.daemon.troubles import Troubles
 from penstock.lab.sqs import ActionTruth, QueueTruth, Sending, SqsService
@@ -78,11 +78,7 @@ def begin_to_watch(
 ) -> tuple[Outside, BacklogWatch]:
     """The queue, and who watches it from now on."""
     outside, backlogs = Outside(clock), BacklogWatch(clock, section, region=REGION)
-    outside.watch = asyncio.create_task(
-        watch_queue(
-            backlogs, outside, section, region=REGION, remember=outside.remember, troubles=outside.troubles
-        )
-    )
+    outside.watch = asyncio.create_task(backlogs.watch(outside, outside.remember, outside.troubles))
     return outside, backlogs
 
 

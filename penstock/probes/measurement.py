@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import math
 import time
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -52,52 +53,9 @@ def percentile(ordered: Sequence[float], fraction: float) -> float:
     return ordered[max(0, math.ceil(fraction * len(ordered)) - 1)]
 
 
-class LoopLagMeter:
-    """How late the event loop wakes a task that asked for a tick: what the measurer adds to every latency."""
-
-    def __init__(self, clock: Clock, *, tick_seconds: float = LOOP_TICK_SECONDS) -> None:
-        self._clock = clock
-        self._tick_seconds = tick_seconds
-        self._lag_seconds_total = 0.0
-        self._tick_count = 0
-        self.lag_seconds_max = 0.0
-        self.standstill_seconds_max = 0.0  # of such a lateness, what the loop did not work itself
-
-    @property
-    def lag_seconds_mean(self) -> float:
-        """Over all ticks so far; 0 before the first."""
-        return self._lag_seconds_total / self._tick_count if self._tick_count else 0.0
-
-    @contextlib.asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Tick in a task of its own until the block ends."""
-        ticking = asyncio.create_task(self._tick())
-        try:
-            yield
-        finally:
-            ticking.cancel()
-            await asyncio.wait({ticking})
-
-    async def _tick(self) -> None:
-        is_real_time = _is_real_time()
-        due, worked_before_seconds = self._clock.monotonic_seconds(), time.thread_time()
-        while True:
-            due += self._tick_seconds
-            await asyncio.sleep(self._tick_seconds)
-            now, worked_seconds = self._clock.monotonic_seconds(), time.thread_time()
-            lag_seconds = max(0.0, now - due)
-            own_seconds = worked_seconds - worked_before_seconds if is_real_time else 0.0
-            worked_before_seconds = worked_seconds
-            self.standstill_seconds_max = max(self.standstill_seconds_max, lag_seconds - own_seconds)
-            self._lag_seconds_total += lag_seconds
-            self._tick_count += 1
-            self.lag_seconds_max = max(self.lag_seconds_max, lag_seconds)
-            due = now
-
-
 @dataclass(slots=True)
 class Effort:
-    """What a measured block took, filled in when the block ends. Fractions are of one processor.
+    """What a measured block took, complete when the block ends. Fractions are of one processor.
 
     Under a virtual clock the processor's time says nothing, and the fractions are 0.
     """
@@ -154,24 +112,39 @@ def busiest(efforts: Iterable[Effort], duration_seconds: float) -> Effort:
 async def effort_of_block(clock: Clock, *, tick_seconds: float = LOOP_TICK_SECONDS) -> AsyncIterator[Effort]:
     """Measure what the block takes; the numbers are there also when it raises."""
     effort = Effort()
-    meter = LoopLagMeter(clock, tick_seconds=tick_seconds)
     started_seconds, ran_before, waited_before = (
         clock.monotonic_seconds(),
         time.process_time(),
         _waited_seconds(),
     )
+    ticking = asyncio.create_task(_tick(effort, clock, tick_seconds))
     try:
-        async with meter.running():
-            yield effort
+        yield effort
     finally:
         effort.duration_seconds = clock.monotonic_seconds() - started_seconds
         if effort.duration_seconds > 0 and _is_real_time():
             effort.client_cpu_fraction = (time.process_time() - ran_before) / effort.duration_seconds
             if waited_before is not None and (waited := _waited_seconds()) is not None:
                 effort.client_cpu_wait_fraction = (waited - waited_before) / effort.duration_seconds
-        effort.loop_lag_seconds_mean = meter.lag_seconds_mean
-        effort.loop_lag_seconds_max = meter.lag_seconds_max
-        effort.standstill_seconds_max = meter.standstill_seconds_max
+        ticking.cancel()
+        await asyncio.wait({ticking})
+
+
+async def _tick(effort: Effort, clock: Clock, tick_seconds: float) -> None:
+    """How late the event loop wakes a task that asked for a tick: what the measurer adds to every latency."""
+    is_real_time, lag_seconds_total = _is_real_time(), 0.0
+    due, worked_before_seconds = clock.monotonic_seconds(), time.thread_time()
+    for tick_count in itertools.count(1):
+        due += tick_seconds
+        await asyncio.sleep(tick_seconds)
+        now, worked_seconds = clock.monotonic_seconds(), time.thread_time()
+        lag_seconds = max(0.0, now - due)
+        own_seconds = worked_seconds - worked_before_seconds if is_real_time else 0.0
+        due, worked_before_seconds = now, worked_seconds
+        lag_seconds_total += lag_seconds
+        effort.loop_lag_seconds_mean = lag_seconds_total / tick_count
+        effort.loop_lag_seconds_max = max(effort.loop_lag_seconds_max, lag_seconds)
+        effort.standstill_seconds_max = max(effort.standstill_seconds_max, lag_seconds - own_seconds)
 
 
 def _waited_seconds() -> float | None:

@@ -14,7 +14,7 @@ import pytest
 from penstock.clock import SystemClock
 from penstock.lab.virtual_time import VirtualClock
 from penstock.probes import measurement
-from penstock.probes.measurement import Effort, LoopLagMeter, busiest, effort_of_block, summarize
+from penstock.probes.measurement import Effort, busiest, effort_of_block, summarize
 from tests.unit.probes.fakes import virtually
 
 
@@ -51,13 +51,12 @@ def test_variation_is_scale_free() -> None:
 async def test_lag_is_what_the_loop_was_late(clock: VirtualClock) -> None:
     """A loop held once for 80 ms was late by 80 ms at worst, and by little on average."""
     slipping = SlippingClock(clock)
-    meter = LoopLagMeter(slipping, tick_seconds=0.005)
-    async with meter.running():
+    async with effort_of_block(slipping, tick_seconds=0.005) as effort:
         await asyncio.sleep(0.1)
         slipping.slipped_seconds += 0.08
         await asyncio.sleep(0.1)
-    assert meter.lag_seconds_max == pytest.approx(0.08, abs=1e-6)
-    assert meter.lag_seconds_mean == pytest.approx(0.08 / 39, rel=0.05)
+    assert effort.loop_lag_seconds_max == pytest.approx(0.08, abs=1e-6)
+    assert effort.loop_lag_seconds_mean == pytest.approx(0.08 / 39, rel=0.05)
 
 
 async def test_effort_is_known_also_when_the_block_raises(clock: VirtualClock) -> None:

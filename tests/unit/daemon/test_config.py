@@ -27,10 +27,10 @@ def _problems(folder: Path, text: str) -> list[str]:
     return [str(problem).removeprefix(f"{file}: ") for problem in caught.value.problems]
 
 
-def _load(folder: Path, text: str) -> Configuration:
+def _load(folder: Path, text: str) -> config_files.LoadedConfiguration:
     file = folder / "penstock.toml"
     file.write_text(text, encoding="utf-8")
-    return config_files.load(file, root=folder).configuration
+    return config_files.load(file, root=folder)
 
 
 def test_no_file_means_the_defaults(tmp_path: Path) -> None:
@@ -66,8 +66,7 @@ def test_endpoints_of_the_environment_are_those_of_the_sdk(
     """What probes would be sent to is what is priced; the SDK itself says which that is."""
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    (tmp_path / "penstock.toml").write_text(f"[aws]\n{text}\n", encoding="utf-8")
-    loaded = config_files.load(tmp_path / "penstock.toml", root=tmp_path)
+    loaded = _load(tmp_path, f"[aws]\n{text}\n")
     aws = loaded.configuration.aws
     assert (aws.s3_endpoint_url, aws.sqs_endpoint_url) == urls
     for service, url in aws.endpoint_urls.items():
@@ -125,8 +124,7 @@ def test_endpoints_of_the_sdks_own_files_are_used_and_named(
         monkeypatch.setenv(variable, str(tmp_path / variable))
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    (tmp_path / "penstock.toml").write_text(f"[aws]\n{text}\n", encoding="utf-8")
-    loaded = config_files.load(tmp_path / "penstock.toml", root=tmp_path)
+    loaded = _load(tmp_path, f"[aws]\n{text}\n")
     assert tuple(loaded.configuration.aws.endpoint_urls.values()) == urls
     assert len(loaded.endpoints_of_environment()) == sum(map(bool, urls))
     if not any(word in config for word in ("bad", "other", "ignore")):
@@ -159,7 +157,7 @@ def test_an_endpoint_of_the_environment_is_checked_like_one_of_a_file(tmp_path: 
 def test_quantities_may_be_text_or_numbers(tmp_path: Path) -> None:
     """A size is bytes and a duration is seconds, however it is written."""
     text = '[probes.s3_upload]\nobject_size_bytes = ["8MiB", 1073741824]\nmean_interval_seconds = "15m"\n'
-    loaded = _load(tmp_path, text + "duration_seconds_max = 3\n").probes.s3_upload
+    loaded = _load(tmp_path, text + "duration_seconds_max = 3\n").configuration.probes.s3_upload
     assert loaded.object_size_bytes == (8 * MiB, GiB)
     assert loaded.mean_interval_seconds == 900.0
     assert loaded.duration_seconds_max == 3.0
@@ -270,9 +268,8 @@ def test_a_daemon_lives_with_the_longest_durations() -> None:
 
 def test_syntax_errors_have_line_and_column(tmp_path: Path) -> None:
     """What is not TOML is found where it stands."""
-    (tmp_path / "penstock.toml").write_text("[daemon]\nseed = = 1\n", encoding="utf-8")
-    with pytest.raises(config_files.ConfigError, match=r"penstock\.toml:2:8: not TOML: Invalid value"):
-        config_files.load(tmp_path / "penstock.toml", root=tmp_path)
+    (problem,) = _problems(tmp_path, "[daemon]\nseed = = 1\n")
+    assert problem.startswith(f"{tmp_path}/penstock.toml:2:8: not TOML: Invalid value")
 
 
 @pytest.mark.parametrize(
@@ -281,9 +278,8 @@ def test_syntax_errors_have_line_and_column(tmp_path: Path) -> None:
 )
 def test_what_has_no_end_is_a_mistake(value: str, sentence: str, tmp_path: Path) -> None:
     """And no traceback."""
-    (tmp_path / "penstock.toml").write_text(f"a = {value}", encoding="utf-8")
-    with pytest.raises(config_files.ConfigError, match=sentence):
-        config_files.load(tmp_path / "penstock.toml", root=tmp_path)
+    (problem,) = _problems(tmp_path, f"a = {value}")
+    assert sentence in problem
 
 
 @pytest.mark.parametrize(
@@ -409,8 +405,7 @@ def test_an_endpoint_is_that_of_all_buckets(tmp_path: Path, url: str, says: str 
     """What a page of the store shows names the bucket, too: every key would begin with it once more."""
     text = f'[aws]\ns3_endpoint_url = "{url}"\n[probes.s3_upload]\nbucket = "my-bucket"'
     if says is None:
-        (tmp_path / "penstock.toml").write_text(text)
-        assert config_files.load(tmp_path / "penstock.toml", root=tmp_path).configuration
+        assert _load(tmp_path, text)
     else:
         (problem,) = _problems(tmp_path, text)
         assert problem.startswith(f'aws.s3_endpoint_url: found "{url}"')
@@ -460,9 +455,7 @@ def test_a_store_is_stated_where_it_can_be(tmp_path: Path, text: str, key: str, 
 )
 def test_the_store_is_stated_or_found(tmp_path: Path, text: str, name: str | None) -> None:
     """Each row of the table can be stated."""
-    file = tmp_path / "penstock.toml"
-    file.write_text(f"[aws]\n{text}", encoding="utf-8")
-    store = config_files.load(file, root=tmp_path).configuration.aws.store
+    store = _load(tmp_path, f"[aws]\n{text}").configuration.aws.store
     assert (store and store.name) == name
 
 
@@ -497,18 +490,14 @@ def test_what_cannot_be_a_region_of_aws_is_a_mistake(tmp_path: Path, text: str, 
 )
 def test_other_endpoints_and_partitions_have_regions_of_their_own(tmp_path: Path, text: str) -> None:
     """Nothing is said of them."""
-    file = tmp_path / "penstock.toml"
-    file.write_text(text, encoding="utf-8")
-    assert config_files.load(file, root=tmp_path).warnings() == []
+    assert _load(tmp_path, text).warnings() == []
 
 
 def test_a_region_that_the_sdk_does_not_know_is_a_warning(tmp_path: Path) -> None:
     """It may be newer than the SDK, or a slip: the nearest is named."""
-    file = tmp_path / "penstock.toml"
-    file.write_text(f'{PROBED}regions = ["eu-central-1", "eu-centrl-1"]', encoding="utf-8")
-    (warning,) = config_files.load(file, root=tmp_path).warnings()
-    assert str(warning) == (
-        f'{file}: probes.s3_upload.regions: found "eu-centrl-1", which is no region that the SDK knows; '
+    (warning,) = _load(tmp_path, f'{PROBED}regions = ["eu-central-1", "eu-centrl-1"]').warnings()
+    assert str(warning).removeprefix(f"{tmp_path}/") == (
+        'penstock.toml: probes.s3_upload.regions: found "eu-centrl-1", which is no region that the SDK knows; '
         "did you mean eu-central-1?"
     )
 

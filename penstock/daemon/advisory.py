@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -45,13 +45,12 @@ class Advisory:
     harm_watch: HarmWatch
     audit: Audit
     take_up: Callable[[], Awaitable[str]]  # reads the configuration again
-    # Since the start.
-    _report_counts: dict[str, int] = field(default_factory=lambda: {"kept": 0, "refused": 0})
 
     def __post_init__(self) -> None:
         self._conductor = self.app.conductor
         self._clock = self._conductor.clock
         self._door = Door(self._clock, self._known_places)
+        self._report_counts = {"kept": 0, "refused": 0}  # since the start
 
     @property
     def probed_operations(self) -> Collection[str]:

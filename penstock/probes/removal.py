@@ -84,16 +84,12 @@ class Removal:
 
     async def _delete_batch(self, keys: Sequence[str]) -> None:
         """By one request; what is refused for whatever reason, key by key."""
-        if len(keys) == 1 or not await self._is_deleted_at_once(keys):
-            await all_tried(*map(self._delete_one, keys))
-
-    async def _is_deleted_at_once(self, keys: Sequence[str]) -> bool:
-        try:
-            with contextlib.suppress(Missing):
-                await self._delete(lambda: self._store.delete_objects(self._bucket, keys))
-        except Refused:
-            return False
-        return True
+        if len(keys) > 1:
+            with contextlib.suppress(Refused):
+                with contextlib.suppress(Missing):
+                    await self._delete(lambda: self._store.delete_objects(self._bucket, keys))
+                return
+        await all_tried(*map(self._delete_one, keys))
 
     async def _delete_one(self, key: str) -> None:
         with contextlib.suppress(Missing):

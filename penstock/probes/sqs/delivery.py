@@ -97,13 +97,15 @@ class SqsDeliveryProbe:
             return inconclusive(plan, started_at, reason, self._own_queue.used(plan.tariff))
         finally:
             asked = self.used = self._own_queue.used(plan.tariff)
+        # One request is kept back, for the queue may have to be removed.
+        measuring = dataclasses.replace(plan.cost_max, request_count=plan.cost_max.request_count - 1)
         is_cold = self._clock.monotonic_seconds() - self._ended_seconds > CONNECTION_IDLE_SECONDS_MAX
         run = Run(
             plan=plan,
             queues=self._queues,
             url=url,
             queue=BoundQueue(self._queues, url, group_count=GROUP_COUNT if self._class.keeps_order else 0),
-            purse=Purse(_but_one_request(plan.cost_max), plan.tariff, request_count=asked.request_count),
+            purse=Purse(measuring, plan.tariff, request_count=asked.request_count),
             patience=Patience(in_a_row_max=FAILURE_COUNT_MAX + 2 * plan.setting.thread_count),
             clock=self._clock,
             stopwatch=Stopwatch(self._clock),
@@ -126,11 +128,6 @@ class SqsDeliveryProbe:
     async def close(self) -> None:
         """Remove the queue, when it is ours. What could not be removed stays in the journal."""
         await clean_up_shielded(self._own_queue.remove(), seconds_max=CLOSE_SECONDS_MAX)
-
-
-def _but_one_request(cost_max: Cost) -> Cost:
-    """What is left for measuring where the queue may have to be removed."""
-    return dataclasses.replace(cost_max, request_count=cost_max.request_count - 1)
 
 
 async def _measure(run: Run, tally: Tally, *, is_cold: bool) -> bool:

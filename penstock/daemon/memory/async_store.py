@@ -85,6 +85,7 @@ class AsyncStore:
     async def close(self) -> None:
         """Write what waits and give up the file. Raises Lost, with a line in the log."""
         try:
+            await self.run(self._write_batch)  # whoever added it may have been cancelled
             await self.run(Store.close)
         except Lost as loss:
             _log.error("%s", loss)

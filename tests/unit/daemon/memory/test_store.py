@@ -858,6 +858,20 @@ async def test_observations_that_wait_share_a_transaction(
     await store.close()
 
 
+async def test_what_was_measured_when_a_stop_came_is_there_for_the_next_life(path: Path) -> None:
+    """Whoever waits for the writer may be cancelled; the probe was paid for all the same."""
+    store, busy = AsyncStore(Store(path, SETTING_TYPES), lambda: NOON), threading.Event()
+    waiting = asyncio.ensure_future(store.run(lambda _: busy.wait()))
+    measured = asyncio.ensure_future(store.add_observation(an_observation()))
+    await asyncio.sleep(0)
+    measured.cancel()
+    busy.set()
+    await asyncio.wait({waiting, measured})
+    await store.close()
+    with closing(Store(path, SETTING_TYPES)) as again:
+        assert again.observations(PLACE, count_max=9) == [an_observation()]
+
+
 async def test_a_bad_report_harms_no_other(path: Path) -> None:
     """What cannot be stored is refused to its sender alone."""
     store = AsyncStore(Store(path, SETTING_TYPES), lambda: NOON)

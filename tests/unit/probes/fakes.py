@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -29,7 +30,7 @@ from penstock.probes.outside import (
 )
 from penstock.probes.probe import Leftover
 from penstock.units import GiB, KiB, MiB
-from penstock.vocabulary import Context, Cost, Place, ProbePlan, Reason, SettingT
+from penstock.vocabulary import Context, Cost, Inconclusive, Outcome, Place, ProbePlan, Reason, SettingT
 from tests.factories import S3_TARIFF, SQS_TARIFF
 
 HEAD_BYTES = 64 * KiB
@@ -94,6 +95,12 @@ def a_delivery_plan(
         SqsDeliverySetting(**(values | setting)),  # type: ignore[arg-type]  # whole numbers, by test
         cost_max or Cost(transferred_bytes=100 * MiB, request_count=100_000, duration_seconds=4.0),
     )
+
+
+def reason_of(outcome: Outcome[Any]) -> str:
+    """Why it could not measure, as it did not."""
+    assert isinstance(outcome, Inconclusive), outcome
+    return outcome.reason
 
 
 class MemoryJournal:
@@ -235,17 +242,13 @@ class MemoryStore(Scripted):
         self, bucket: str, key: str, start: int, stop: int, *, object_size_bytes: int
     ) -> Reading:
         self.reads.append((key, start, stop))
-        self._in_flight_count += 1
-        self.in_flight_count_max = max(self.in_flight_count_max, self._in_flight_count)
-        try:
+        with self._in_flight():
             await asyncio.sleep(self.first_byte_seconds)
             self._refuse("read")
             self._there(key, self.objects)
             assert self.sizes[key] == object_size_bytes
             assert 0 <= start < stop <= object_size_bytes
             await asyncio.sleep(self.body_seconds)
-        finally:
-            self._in_flight_count -= 1
         return Reading(first_byte_seconds=self.first_byte_seconds)
 
     async def look_at(self, bucket: str, key: str, size_bytes: int) -> StoredObject:
@@ -319,13 +322,18 @@ class MemoryStore(Scripted):
     async def _upload(self, action: str, body: bytes) -> None:
         self.uploaded_sizes.append(len(body))
         self.bodies.add(id(body))
+        with self._in_flight():
+            await asyncio.sleep(self.upload_seconds if body else self.small_seconds)
+        self._refuse(action)
+
+    @contextlib.contextmanager
+    def _in_flight(self) -> Iterator[None]:
         self._in_flight_count += 1
         self.in_flight_count_max = max(self.in_flight_count_max, self._in_flight_count)
         try:
-            await asyncio.sleep(self.upload_seconds if body else self.small_seconds)
+            yield
         finally:
             self._in_flight_count -= 1
-        self._refuse(action)
 
 
 class MemoryQueues(Scripted):

@@ -18,7 +18,14 @@ from penstock.probes.probe import Leftover, LeftoverKind
 from penstock.probes.sqs.delivery import SqsDeliveryProbe
 from penstock.probes.sqs.tally import steady_goodput
 from penstock.vocabulary import Cost, Inconclusive, Observation, Outcome, ProbePlan
-from tests.unit.probes.fakes import MemoryJournal, MemoryQueues, StandingStill, a_delivery_plan, virtually
+from tests.unit.probes.fakes import (
+    MemoryJournal,
+    MemoryQueues,
+    StandingStill,
+    a_delivery_plan,
+    reason_of,
+    virtually,
+)
 
 NAME = "penstock-host"
 
@@ -122,16 +129,14 @@ async def test_a_slow_start_is_within_the_plans_time(clock: VirtualClock) -> Non
 async def test_a_service_that_does_not_answer_in_time_is_no_matter_of_the_budget(clock: VirtualClock) -> None:
     """Nothing was sent either way, and only one of the two helps."""
     outcome = await a_probe(MemoryQueues(receive_seconds=1e3), clock).run(a_delivery_plan())
-    assert isinstance(outcome, Inconclusive)
-    assert "allow more time" in outcome.reason
+    assert "allow more time" in reason_of(outcome)
 
 
 async def test_a_process_that_stood_still_blames_nobody_else(clock: VirtualClock) -> None:
     """More time, or more receivers, would not have helped."""
     probe = a_probe(MemoryQueues(receive_seconds=1e3), StandingStill(clock, at_seconds=0.7))
     outcome = await probe.run(a_delivery_plan())
-    assert isinstance(outcome, Inconclusive)
-    assert "stood still for 10.0" in outcome.reason
+    assert "stood still for 10.0" in reason_of(outcome)
 
 
 async def test_a_cancelled_run_says_what_it_used(clock: VirtualClock) -> None:
@@ -245,8 +250,7 @@ def test_nothing_succeeded(action: str) -> None:
         trouble=lambda asked, _: Denied("not allowed: see the policy") if asked == action else None
     )
     outcome = outcome_of(a_delivery_plan(), queues)
-    assert isinstance(outcome, Inconclusive)
-    assert "not allowed: see the policy" in outcome.reason
+    assert "not allowed: see the policy" in reason_of(outcome)
     assert queues.counts[action] <= 2
 
 
@@ -255,8 +259,7 @@ def test_budget_too_small_sends_nothing() -> None:
     queues = MemoryQueues()
     plan = a_delivery_plan(cost_max=Cost(transferred_bytes=10_000, request_count=4, duration_seconds=4.0))
     outcome = outcome_of(plan, queues)
-    assert isinstance(outcome, Inconclusive)
-    assert "raise the budget" in outcome.reason
+    assert "raise the budget" in reason_of(outcome)
     assert queues.counts["send"] == 0
 
 
@@ -362,8 +365,7 @@ async def test_an_applications_queue_of_that_name_keeps_its_messages(
     queues.attributes[NAME] = attributes
     queues.visible = visible[:]
     outcome = await a_probe(queues, clock).run(a_delivery_plan())
-    assert isinstance(outcome, Inconclusive)
-    assert f"{NAME} {told}" in outcome.reason
+    assert f"{NAME} {told}" in reason_of(outcome)
     assert (queues.visible, queues.log) == (visible, ["find", "attributes"])
 
 
@@ -446,5 +448,4 @@ def test_missing_queue_is_said() -> None:
     """A refusal while looking for the queue is the reason of the outcome."""
     queues = MemoryQueues(trouble=lambda action, _: Missing("vanished") if action == "attributes" else None)
     outcome = outcome_of(a_delivery_plan(), queues)
-    assert isinstance(outcome, Inconclusive)
-    assert "no queue to measure with; vanished" in outcome.reason
+    assert "no queue to measure with; vanished" in reason_of(outcome)

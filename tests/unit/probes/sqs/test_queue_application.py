@@ -8,7 +8,6 @@ import asyncio
 import dataclasses
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy as np
 import pytest
 
 from penstock.lab.sqs import ActionTruth, QueueTruth, SqsService
-from penstock.lab.virtual_time import VirtualClock, run_virtually
+from penstock.lab.virtual_time import VirtualClock
 from penstock.models.sqs.delivery import SqsDeliveryModel
 from penstock.models.sqs.learning import mean_costs
 from penstock.models.sqs.physics import request_seconds
@@ -40,11 +39,10 @@ from penstock.probes.sqs.queue_application import (
 from penstock.probes.sqs.run import BODY_BYTES, Bodies, BoundQueue, DeleteBrake, HopelessError
 from penstock.probes.sqs.tally import Sample
 from penstock.trial.simulated_aws import SimulatedMessageQueues
-from penstock.vocabulary import Context, Cost, Demand, Inconclusive, Observation, Place, ProbePlan, Reason
-from tests.unit.probes.fakes import MemoryJournal
+from penstock.vocabulary import Context, Cost, Demand, Observation, Place, ProbePlan, Reason
+from tests.unit.probes.fakes import MemoryJournal, reason_of, virtually
 
 PAGE = Path(__file__).parents[4] / "docs" / "measure.md"
-START_AT = datetime(2026, 1, 1, tzinfo=UTC)
 QUEUE = QueueTruth(  # the published server, with a deleter that is 20 % too slow
     send=ActionTruth(request_seconds=0.018, message_seconds=0.002),
     receive=ActionTruth(request_seconds=0.020, message_seconds=0.002),
@@ -78,11 +76,11 @@ def a_probe(service: SqsService, clock: VirtualClock, journal: MemoryJournal) ->
     )
 
 
-def measured(*modes: str, seed: int = 0, **plan: Any) -> list[Course]:
+def measured(*modes: str, queue: QueueTruth = QUEUE, seed: int = 0, **plan: Any) -> list[Course]:
     """The modes, one after another, on a simulated SQS; no queue is left, and no entry."""
 
     async def story(clock: VirtualClock) -> list[Course]:
-        service, journal = SqsService(QUEUE, clock=clock, seed=seed), MemoryJournal()
+        service, journal = SqsService(queue, clock=clock, seed=seed), MemoryJournal()
         courses = []
         for mode in modes:
             probe = a_probe(service, clock, journal)
@@ -95,7 +93,7 @@ def measured(*modes: str, seed: int = 0, **plan: Any) -> list[Course]:
         assert await journal.open_entries() == []
         return courses
 
-    return run_virtually(story, start_at=START_AT)
+    return virtually(story)
 
 
 @pytest.fixture(scope="module")
@@ -176,41 +174,31 @@ def test_what_was_measured_for_the_advice_is_the_truth(results: dict[str, Course
 
 
 @pytest.mark.parametrize("spread_seconds", [0.001, 0.03, 0.09])
-async def test_messages_come_as_soon_as_the_plan_for_what_was_measured_says(
-    clock: VirtualClock, spread_seconds: float
-) -> None:
+def test_messages_come_as_soon_as_the_plan_for_what_was_measured_says(spread_seconds: float) -> None:
     """Its polls wait already when a message is sent: a poll that begins after the send adds most of a request."""
     queue = dataclasses.replace(QUEUE, spread_seconds_median=spread_seconds)
-    probe = a_probe(SqsService(queue, clock=clock, seed=0), clock, MemoryJournal())
-    await probe.run(a_plan("advised", 60.0, offered_per_second=45.0))
-    assert probe.course is not None
-    assert probe.course.conditions is not None
-    found = plan(probe.course.conditions)
-    since_offered = probe.course.tally.total.latency_seconds_mean + found.batch_linger_seconds / 2.0
+    (course,) = measured("advised", queue=queue, seconds=60.0, offered_per_second=45.0)
+    assert course.conditions is not None
+    found = plan(course.conditions)
+    since_offered = course.tally.total.latency_seconds_mean + found.batch_linger_seconds / 2.0
     assert found.delivery_latency_seconds_mean.expected == pytest.approx(since_offered, rel=0.1)
 
 
-async def test_a_message_may_be_there_before_its_sender_is_answered(clock: VirtualClock) -> None:
+def test_a_message_may_be_there_before_its_sender_is_answered() -> None:
     """Its latency ends with the poll that brings it, also where sends take long."""
     slow = dataclasses.replace(QUEUE.send, request_seconds=0.100)
     queue = dataclasses.replace(QUEUE, send=slow, spread_seconds_median=0.001)
-    probe = a_probe(SqsService(queue, clock=clock, seed=0), clock, MemoryJournal())
-    await probe.run(a_plan("advised", 5.0, offered_per_second=5.0))
-    assert probe.course is not None
-    assert probe.course.conditions is not None
-    assert probe.course.conditions.delivery_latency_seconds == pytest.approx(
-        0.051 + 0.001 + 0.010 + 0.002, rel=0.1
-    )
+    (course,) = measured("advised", queue=queue, seconds=5.0, offered_per_second=5.0)
+    assert course.conditions is not None
+    latency_seconds = course.conditions.delivery_latency_seconds
+    assert latency_seconds == pytest.approx(0.051 + 0.001 + 0.010 + 0.002, rel=0.1)
 
 
-async def test_one_straggler_is_not_how_a_queue_is(clock: VirtualClock) -> None:
+def test_one_straggler_is_not_how_a_queue_is() -> None:
     """Of ten round trips one would be most of the mean; a plan for it has batches that nobody needs."""
     queue = dataclasses.replace(QUEUE, straggler_fraction=0.03, straggler_seconds=2.0)
-    probe = a_probe(SqsService(queue, clock=clock, seed=0), clock, MemoryJournal())
-    await probe.run(a_plan("advised", 5.0, offered_per_second=5.0))
-    assert probe.course is not None
-    conditions = probe.course.conditions
-    assert conditions is not None
+    (course,) = measured("advised", queue=queue, seconds=5.0, offered_per_second=5.0)
+    assert (conditions := course.conditions) is not None
     assert conditions.send_seconds == pytest.approx(0.020, rel=0.2)
     assert conditions.receive_seconds == pytest.approx(0.022, rel=0.2)
     assert conditions.delete_seconds == pytest.approx(0.024, rel=0.2)
@@ -356,8 +344,7 @@ async def test_what_is_not_allowed_ends_the_run_with_its_reason(clock: VirtualCl
     service = SqsService(QUEUE, clock=clock, seed=0)
     probe = QueueApplicationProbe(Failing(service), clock, MemoryJournal(), loop_tick_seconds=1.0)
     outcome = await probe.run(a_plan("blast"))
-    assert isinstance(outcome, Inconclusive)
-    assert "not allowed" in outcome.reason
+    assert "not allowed" in reason_of(outcome)
     assert service.queue_names() == []
 
 
@@ -400,7 +387,7 @@ def counted(copies: list[list[int]]) -> tuple[int, ...]:
         total = application.tally.total
         return total.received_count, total.duplicate_count, total.deleted_count, total.deleted_in_vain_count
 
-    return run_virtually(story, start_at=START_AT)
+    return virtually(story)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from penstock.probes.cleaning import clean_up_shielded
 from penstock.probes.outside import ANSWERED_BY, KEY_REQUESTS, KeyRequests, RequestError, Unreachable
 from penstock.processes import companion
 from penstock.processes.companion import Companion
-from penstock.processes.dialogue import Dialogue, GoneError, receive
+from penstock.processes.dialogue import Dialogue, GoneError
 
 Open = Callable[[Access], AbstractAsyncContextManager[Any]]  # Any: a client, of either seam
 
@@ -97,8 +97,7 @@ async def work(opened: Open, made: Callable[[Any, Any], Any] = lambda client, _:
 
     And of what the assignment says beside the access (Any: the kinds of the module that calls this).
     """
-    reader, writer = await companion.ends()
-    access, held = await receive(reader)
+    reader, writer, (access, held) = await companion.begun()
     async with contextlib.AsyncExitStack() as resources:
         hand, refused = None, None
         try:

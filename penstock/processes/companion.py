@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Self
 
 from penstock.processes import package
-from penstock.processes.dialogue import Dialogue, send
+from penstock.processes.dialogue import Dialogue, receive, send
 from penstock.processes.parent import settle_in
 
 STOP_SECONDS_MAX = 2.0
@@ -98,6 +98,7 @@ class Remote:
         return request
 
 
-async def ends() -> tuple[StreamReader, StreamWriter]:
-    """In the process itself: what it is told comes first, its assignment before all."""
-    return await asyncio.open_unix_connection(sock=socket.socket(fileno=sys.stdin.fileno()))
+async def begun() -> tuple[StreamReader, StreamWriter, Any]:
+    """In the process itself: the ends of a `Dialogue`, and the assignment, which comes before all (Any: pickled)."""
+    reader, writer = await asyncio.open_unix_connection(sock=socket.socket(fileno=sys.stdin.fileno()))
+    return reader, writer, await receive(reader)

@@ -13,7 +13,7 @@ from typing import Any
 from penstock.models.model import PerformanceModel
 from penstock.optimizer.deliberation import Case, Conclusion, deliberate
 from penstock.processes import companion
-from penstock.processes.dialogue import Dialogue, receive
+from penstock.processes.dialogue import Dialogue
 
 NICE_INCREMENT = 5  # thinking yields to the applications on the host; probing does not
 
@@ -24,8 +24,7 @@ async def _deliberate(model: PerformanceModel[Any], case: Case[Any]) -> Conclusi
 
 async def work() -> None:
     """Until the daemon hangs up."""
-    reader, writer = await companion.ends()
-    await receive(reader)  # there is nothing to be told
+    reader, writer, _ = await companion.begun()  # there is nothing to be told
     await Dialogue(reader, writer, served={"deliberate": _deliberate}).listening
 
 

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Self, cast
 
@@ -46,7 +46,7 @@ class Assignment:
     configuration: Configuration
     host_name: str
     loop_tick_seconds: float
-    put_away: Mapping[Key, bytes]  # by the process before
+    put_away: Mapping[Key, bytes] = field(default_factory=dict)  # by the process before
 
 
 class Prober:
@@ -56,12 +56,11 @@ class Prober:
     """
 
     def __init__(self, configuration: Configuration, host_name: str, loop_tick_seconds: float) -> None:
-        self._configuration = configuration
-        self._host_name = host_name
-        self._loop_tick_seconds = loop_tick_seconds
+        self._assignment = Assignment(
+            configuration=configuration, host_name=host_name, loop_tick_seconds=loop_tick_seconds
+        )
         self._journal: Journal = NoJournal()
         self._recorded: set[Leftover] = set()  # and neither struck nor abandoned
-        self._put_away: Mapping[Key, bytes] = {}
         self._used: dict[Key, Cost] = {}
         self._changing = asyncio.Lock()
         self._there: Companion | None = None
@@ -129,19 +128,13 @@ class Prober:
         return self._there
 
     async def _start(self) -> None:
-        assignment = Assignment(
-            configuration=self._configuration,
-            host_name=self._host_name,
-            loop_tick_seconds=self._loop_tick_seconds,
-            put_away=self._put_away,
-        )
         served = {name: getattr(self, f"_{name}") for name in ("record", "strike", "abandon", "open_entries")}
         told = {"used": self._used.__setitem__}
         try:
-            self._there = await Companion.started(_MODULE, assignment, served=served, told=told)
+            self._there = await Companion.started(_MODULE, self._assignment, served=served, told=told)
         except OSError as trouble:
             raise Unreachable(f"no process to probe with could be started: {trouble}") from trouble
-        self._put_away = {}
+        self._assignment = replace(self._assignment, put_away={})
 
     def _stay(self) -> None:
         if self._rest_handle is not None:
@@ -155,7 +148,8 @@ class Prober:
         async with self._changing:
             if not self._asking_count and self._there is not None:
                 with contextlib.suppress(GoneError):  # then the next one buries it
-                    self._put_away = await self._there.ask("put_away")
+                    put_away = await self._there.ask("put_away")
+                    self._assignment = replace(self._assignment, put_away=put_away)
                     await self._end()
 
     async def _end(self) -> None:

@@ -20,7 +20,7 @@ from penstock.operations.table import OPERATIONS
 from penstock.probes.on_demand import ProbeOnDemand
 from penstock.probes.probe import Journal, Probe
 from penstock.processes import companion, memory, package
-from penstock.processes.dialogue import Dialogue, receive
+from penstock.processes.dialogue import Dialogue
 from penstock.vocabulary import Outcome, ProbePlan
 
 
@@ -121,8 +121,8 @@ def _unpacked(content: bytes, missing: Mapping[str, Any]) -> Probe[Any]:
 
 async def work() -> None:
     """Until the daemon hangs up."""
-    reader, writer = await companion.ends()
-    assignment: Assignment = await receive(reader)
+    assignment: Assignment
+    reader, writer, assignment = await companion.begun()
     section = assignment.configuration.daemon
     log.configure(section.log_level, section.log_format)
     async with AwsOutside(assignment.configuration) as outside:

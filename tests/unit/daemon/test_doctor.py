@@ -53,6 +53,12 @@ def findings(folder: Path, **changes: Any) -> list[Finding]:
     return [finding for check in CHECKS for finding in check(patient)]
 
 
+def finding_on(subject: str, folder: Path, **changes: Any) -> Finding:
+    """The one on this subject."""
+    (found,) = (finding for finding in findings(folder, **changes) if finding.subject == subject)
+    return found
+
+
 def a_patient(folder: Path, configuration: str = PROBES, **changes: Any) -> Patient:
     """A host where all is well but for these."""
     (folder / "root").mkdir(exist_ok=True)
@@ -81,7 +87,7 @@ def a_patient(folder: Path, configuration: str = PROBES, **changes: Any) -> Pati
 def test_the_store_is_named(tmp_path: Path, endpoint: str, stated: str, told: str) -> None:
     """And where it cannot be, what to state."""
     text = f'{PROBES}\n[aws]\ns3_endpoint_url = "{endpoint}"\ns3_store = "{stated}"\n'
-    (found,) = (f for f in findings(tmp_path, configuration=text) if f.subject == "store")
+    found = finding_on("store", tmp_path, configuration=text)
     assert told in found.sentence
     assert bool(found.remedy) == (found.health is Health.UNKNOWN)
 
@@ -169,20 +175,16 @@ def test_what_is_probed_is_said_of_one_and_of_two(tmp_path: Path) -> None:
     """One is, and two are."""
     both = f"{PROBES}\n[probes.sqs_delivery]\nis_enabled = true\n"
     one, two = (
-        [
-            f.sentence
-            for f in findings(tmp_path, configuration=text, status=None)
-            if f.subject == "configuration"
-        ]
+        finding_on("configuration", tmp_path, configuration=text, status=None).sentence
         for text in (PROBES, both)
     )
-    assert one == ["s3_upload is probed"]
-    assert two == ["s3_upload, sqs_delivery are probed"]
+    assert one == "s3_upload is probed"
+    assert two == "s3_upload, sqs_delivery are probed"
 
 
 def test_a_free_way_is_not_priced_without_saying_what_for(tmp_path: Path) -> None:
     """What is put is stored for an hour, which the page of the configuration says as well."""
-    (found,) = (f for f in findings(tmp_path) if f.subject == "s3_upload in eu-west-1")
+    found = finding_on("s3_upload in eu-west-1", tmp_path)
     told = "$0.0000319 for a GB that is sent ($0.0000319 of it for an hour of storage) and $0 for one"
     assert told in found.sentence
     assert "$0.0000319 a GB" in (Path(__file__).parents[3] / "docs/configuration.md").read_text("utf-8")
@@ -278,7 +280,7 @@ def test_what_is_wrong_is_told_with_what_to_do(
     tmp_path: Path, changes: dict[str, Any], subject: str, health: Health, remedy: str
 ) -> None:
     """One row for each thing that can be wrong."""
-    (found,) = [finding for finding in findings(tmp_path, **changes) if finding.subject == subject]
+    found = finding_on(subject, tmp_path, **changes)
     assert found.health is health
     assert remedy in found.remedy
 
@@ -287,7 +289,7 @@ async def test_metadata_that_are_kept_from_being_asked_need_no_hop_limit(tmp_pat
     """The way to them is not what is wrong."""
     environment = {"AWS_EC2_METADATA_DISABLED": "true"}
     identity = await instance.identify(configured(tmp_path).configuration.host, environment)
-    (found,) = [finding for finding in findings(tmp_path, identity=identity) if finding.subject == "host"]
+    found = finding_on("host", tmp_path, identity=identity)
     assert "AWS_EC2_METADATA_DISABLED" in found.sentence
     assert "unset AWS_EC2_METADATA_DISABLED" in found.remedy
     assert "hop limit" not in found.remedy
@@ -301,9 +303,9 @@ def test_troubles_of_the_daemon_are_findings(tmp_path: Path) -> None:
 
 def test_memory_without_a_limit_is_said_so(tmp_path: Path) -> None:
     """What is needed, and that nothing bounds it."""
-    found = {finding.subject: finding for finding in findings(tmp_path)}
-    assert found["memory"].sentence.startswith("probes and daemon need up to ")
-    assert found["memory"].sentence.endswith(", and there is no limit")
+    sentence = finding_on("memory", tmp_path).sentence
+    assert sentence.startswith("probes and daemon need up to ")
+    assert sentence.endswith(", and there is no limit")
 
 
 def test_limits_of_the_control_group_are_seen(tmp_path: Path) -> None:
@@ -324,10 +326,7 @@ def test_limits_of_a_service_are_seen_that_does_not_run(tmp_path: Path) -> None:
     (tmp_path / "root/proc/self/cgroup").write_text("0::/user.slice\n")
     ended = RUNNING | {"ActiveState": "inactive", "ControlGroup": "", "MemoryMax": "infinity"}
     stated = ended | {"MemoryHigh": f"{512 << 20}"}
-    told = [
-        next(f for f in findings(tmp_path, unit=lambda unit=unit: unit) if f.subject == "memory")
-        for unit in (ended, stated)
-    ]
+    told = [finding_on("memory", tmp_path, unit=lambda unit=unit: unit) for unit in (ended, stated)]
     assert [found.health for found in told] == [Health.WELL, Health.POOR]
     assert "there is no limit" in told[0].sentence
     assert "512 MiB" in told[1].sentence
@@ -341,7 +340,7 @@ def test_limits_of_a_daemon_are_seen_that_no_unit_runs(
     (tmp_path / "root/proc/77").mkdir(parents=True)
     (tmp_path / "root/proc/77/cgroup").write_text("0::/daemons\n")
     monkeypatch.setattr(doctor, "holder", lambda _database: "77")
-    (found,) = (f for f in findings(tmp_path, unit=dict) if f.subject == "memory")
+    found = finding_on("memory", tmp_path, unit=dict)
     assert (found.health, "512 MiB" in found.sentence) == (Health.POOR, True)
 
 
@@ -351,7 +350,7 @@ def test_packets_that_the_instance_held_back_are_counted(
     """By the names of the ENA driver."""
     counters = {"bw_out_allowance_exceeded": 1234, "pps_allowance_exceeded": 0}
     monkeypatch.setattr(host, "sample", lambda _root: host.HostSample(allowance_exceeded=counters))
-    (found,) = [f for f in findings(tmp_path) if f.subject == "network allowance"]
+    found = finding_on("network allowance", tmp_path)
     assert (found.health, "1,234 packets by bw_out" in found.sentence) == (Health.POOR, True)
 
 
@@ -375,11 +374,9 @@ def test_the_kernel_is_asked_about_its_clock(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_daemon_without_its_socket_is_not_called_absent(tmp_path: Path) -> None:
     """Somebody removed the socket, or it is elsewhere: another daemon would only be refused the database."""
     text = f'{PROBES}\n[daemon]\nstate_directory = "{tmp_path}"\n'
-    (absent,) = (f for f in findings(tmp_path, configuration=text, status=None) if f.subject == "daemon")
+    absent = finding_on("daemon", tmp_path, configuration=text, status=None)
     with contextlib.closing(Store(tmp_path / "penstock.db", setting_types())):
-        (mute,) = (
-            f for f in findings(tmp_path, configuration=text, status=None, unit=dict) if f.subject == "daemon"
-        )
+        mute = finding_on("daemon", tmp_path, configuration=text, status=None, unit=dict)
     assert "enable --now" in absent.remedy
     assert f"penstockd (process {os.getpid()}) works on {tmp_path}/penstock.db" in mute.sentence
     assert f"kill -HUP {os.getpid()}" in mute.remedy
@@ -392,8 +389,7 @@ def test_a_daemon_that_hangs_is_not_told_to_make_its_socket_again(tmp_path: Path
         "daemon", Health.ILL, "the daemon accepts connections but does not answer", "see its log"
     )
     with contextlib.closing(Store(tmp_path / "penstock.db", setting_types())):
-        found = findings(tmp_path, configuration=text, status=None, silence=silence)
-    assert [f for f in found if f.subject == "daemon"] == [silence]
+        assert finding_on("daemon", tmp_path, configuration=text, status=None, silence=silence) == silence
 
 
 def test_without_systemd_nothing_is_known_of_the_unit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -420,8 +416,7 @@ def test_a_fleet_that_this_host_should_write_for_and_cannot(
     status = a_status()
     status["fleet"] |= fleet
     configuration = f'{PROBES}\n[fleet]\nbucket = "my-fleet"\nmay_write = true\n'
-    found = findings(tmp_path, configuration=configuration, status=status)
-    assert [f.health for f in found if f.subject == "fleet"] == [health]
+    assert finding_on("fleet", tmp_path, configuration=configuration, status=status).health is health
 
 
 @pytest.mark.parametrize(

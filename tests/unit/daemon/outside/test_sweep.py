@@ -12,24 +12,22 @@ from penstock.daemon.instance import HostIdentity
 from penstock.lab.virtual_time import VirtualClock
 from penstock.operations.sections.objects import ObjectSection
 from penstock.probes.leftovers import run_name
-from penstock.probes.outside import Denied, MessageQueues, ObjectStore
+from penstock.probes.outside import Denied, ObjectStore
 from tests.inline_thinker import InlineThinker
-from tests.unit.probes.fakes import START_AT, MemoryQueues, MemoryStore
+from tests.unit.daemon.house import Outside
+from tests.unit.probes.fakes import START_AT, MemoryStore
 
 
-class TwoRegions:
+class TwoRegions(Outside):
     """A bucket in each, of which the second may not be listed."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.stores = {"eu-west-1": MemoryStore(), "eu-west-2": MemoryStore()}
         self.stores["eu-west-2"].trouble = lambda _action, _count: Denied("no ListBucket")
-        self.queues = MemoryQueues()
 
     async def object_store(self, region: str, _endpoint_url: str | None = None) -> ObjectStore:
         return self.stores[region]
-
-    async def message_queues(self, _region: str, _endpoint_url: str | None = None) -> MessageQueues:
-        return self.queues
 
 
 async def test_objects_of_hosts_that_are_no_more_are_removed_at_the_start_and_daily(

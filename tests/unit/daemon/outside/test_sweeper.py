@@ -23,6 +23,7 @@ from penstock.probes.probe import Leftover, LeftoverKind
 from tests.factories import NOON
 from tests.unit.daemon.house import TARIFFS, WHEREABOUTS, House
 from tests.unit.daemon.test_advisory import advisory_of
+from tests.unit.probes.fakes import no_trouble
 
 HOUR = 3600.0
 
@@ -45,14 +46,16 @@ async def leave_behind(house: House, *runs: Leftover) -> None:
         await house.store.abandon(run)
 
 
-def denied(action: str, _count: int) -> RequestError | None:
+def refusing(kind: type[RequestError]) -> Callable[[str, int], RequestError | None]:
     """Whatever is deleted."""
-    return Denied("DeleteObject is not allowed") if action in {"delete", "delete_batch"} else None
+    return lambda action, _: (
+        kind("DeleteObject is not allowed") if action in {"delete", "delete_batch"} else None
+    )
 
 
-def forbidden(action: str, _count: int) -> RequestError | None:
-    """The same, by a policy that no permission outweighs."""
-    return Forbidden("DeleteObject is not allowed") if action in {"delete", "delete_batch"} else None
+DENIED = refusing(Denied)
+FORBIDDEN = refusing(Forbidden)  # by a policy that no permission outweighs
+BROKEN = refusing(Failed)  # by a service that does not get to it
 
 
 async def test_what_is_left_behind_is_removed_while_the_daemon_runs(house: House) -> None:
@@ -71,7 +74,7 @@ async def test_tries_become_rarer_in_a_long_outage(house: House) -> None:
     house.verdict = Verdict("busy")  # nothing is probed meanwhile
     await house.live(24 * HOUR)
     assert 40 < house.outside.objects.counts["list"] < 2 * 70
-    house.outside.objects.trouble = lambda _action, _n: None
+    house.outside.objects.trouble = no_trouble
     await house.live(sweeper.PAUSE_SECONDS_MAX + 2 * sweeper.SETTLED_SECONDS)
     assert (house.outside.objects.objects, await house.store.open_entries()) == (set(), [])
 
@@ -81,11 +84,11 @@ async def test_each_try_that_fails_doubles_the_pause_up_to_half_an_hour(house: H
     broom = house.conductor.sweeper
     pauses = []
     await leave_behind(house, a_run())
-    house.outside.objects.trouble = denied
+    house.outside.objects.trouble = DENIED
     for _ in range(8):
         await broom.sweep()
         pauses.append(round(broom.due_in_seconds))
-    house.outside.objects.trouble = lambda _action, _n: None
+    house.outside.objects.trouble = no_trouble
     for _ in range(2):
         await broom.sweep()
         pauses.append(round(broom.due_in_seconds))
@@ -93,7 +96,7 @@ async def test_each_try_that_fails_doubles_the_pause_up_to_half_an_hour(house: H
     assert pauses[:8] == [30, 60, 120, 240, 480, 960, 1800, 1800]
     assert pauses[-1] == 86400
     await leave_behind(house, a_run(2))
-    house.outside.objects.trouble = denied
+    house.outside.objects.trouble = DENIED
     await broom.sweep()
     assert broom.due_in_seconds == 30.0
 
@@ -169,7 +172,7 @@ async def test_old_leftovers_are_warned_of_once(house: House, caplog: pytest.Log
         return [record.getMessage() for record in caplog.records if record.name == sweeper.__name__]
 
     await leave_behind(house, a_run(1), a_run(2))
-    house.outside.objects.trouble = denied
+    house.outside.objects.trouble = DENIED
     house.verdict = Verdict("busy")  # nothing is probed meanwhile
     with caplog.at_level(logging.WARNING, logger=sweeper.__name__):
         await house.live(0.9 * HOUR)
@@ -182,14 +185,9 @@ async def test_old_leftovers_are_warned_of_once(house: House, caplog: pytest.Log
     )
 
 
-def broken(action: str, _count: int) -> RequestError | None:
-    """The same, of a service that does not get to it."""
-    return Failed("DeleteObject is not allowed") if action in {"delete", "delete_batch"} else None
-
-
 @pytest.mark.parametrize(
     ("trouble", "left_count"),
-    [(broken, sweeper.LEFT_COUNT_MAX), (denied, 1), (forbidden, 1)],
+    [(BROKEN, sweeper.LEFT_COUNT_MAX), (DENIED, 1), (FORBIDDEN, 1)],
 )
 async def test_an_operation_rests_that_cannot_clean_up(
     house: House, trouble: Callable[[str, int], RequestError | None], left_count: int
@@ -201,7 +199,7 @@ async def test_an_operation_rests_that_cannot_clean_up(
     assert house.probe.run_count == 0
     assert {house.conductor.sweeper.refusal(other) for other in ("s3_download", "sqs_delivery")} == {None}
     assert "could not be removed (DeleteObject is not allowed)" in house.conductor.cycles[-1].sentence
-    house.outside.objects.trouble = lambda _action, _n: None
+    house.outside.objects.trouble = no_trouble
     await house.live(HOUR)
     assert house.probe.run_count > 0
 
@@ -211,7 +209,7 @@ async def test_what_lies_in_the_bucket_of_yesterday_keeps_no_probe_from_the_one_
 ) -> None:
     """Nothing may be deleted there, so another bucket was named: the next probe adds nothing to what stays."""
     await leave_behind(house, dataclasses.replace(a_run(), container="old", region="r", endpoint_url=""))
-    house.outside.objects.trouble = forbidden
+    house.outside.objects.trouble = FORBIDDEN
     await house.live(HOUR)
     assert house.probe.run_count > 0
     assert "it lies in old, r, which is not probed any more" in (house.conductor.sweeper.remark or "")
@@ -222,7 +220,7 @@ async def test_leftovers_are_shown_and_counted(house: House) -> None:
     advisory: Advisory = advisory_of(house)
     assert advisory.status()["leftover_remark"] is None
     await leave_behind(house, a_run())
-    house.outside.objects.trouble = denied
+    house.outside.objects.trouble = DENIED
     await house.live(2 * HOUR)
     status, metrics = advisory.status(), advisory.metrics().decode()
     assert status["leftover_count"] == 1
@@ -231,7 +229,7 @@ async def test_leftovers_are_shown_and_counted(house: House) -> None:
     )
     assert "penstock_leftovers 1.0" in metrics
     assert "penstock_leftover_oldest_age_seconds 72" in metrics
-    house.outside.objects.trouble = lambda _action, _n: None
+    house.outside.objects.trouble = no_trouble
     (entry,) = advisory.leftovers()["leftovers"]
     assert (entry["name"], entry["reason"]) == (a_run().name, "DeleteObject is not allowed")
     removing = asyncio.create_task(advisory.remove_leftovers())
@@ -342,7 +340,7 @@ async def test_what_a_lost_machine_left_is_removed_by_who_has_its_disk(house: Ho
 async def test_what_can_never_be_removed_is_forgotten_when_the_operator_says_so(house: House) -> None:
     """Its credentials are gone for ever: it was tried each half hour, and its operation rested."""
     await leave_behind(house, *map(a_run, range(12)))
-    house.outside.objects.trouble = denied
+    house.outside.objects.trouble = DENIED
     broom = house.conductor.sweeper
     await broom.sweep()
     assert broom.refusal("s3_upload") is not None

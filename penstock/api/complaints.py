@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from collections import Counter
 
 LINE_COUNT_MAX = 5  # of one user in a window: enough to see a fault, and that it comes again
 WINDOW_SECONDS = 60.0
@@ -18,40 +18,27 @@ _THE_REST = None
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class _Window:
-    """What one user has caused since his first line in it."""
-
-    line_count: int = 0
-    held_back_count: int = 0
-
-
 class Complaints:
     """Decides, user by user, whether a line is written; says afterwards how many were not."""
 
     def __init__(self) -> None:
-        self._windows: dict[int | None, _Window] = {}
+        self._line_counts: Counter[int | None] = Counter()  # by user, since the first in his window
 
     def may_write(self, uid: int | None) -> bool:
         """Whether a line that this user causes is written now; it counts. To be called in the event loop."""
-        key = uid if uid in self._windows or len(self._windows) < USER_COUNT_MAX else _THE_REST
-        window = self._windows.get(key)
-        if window is None:
-            window = self._windows[key] = _Window()
+        key = uid if uid in self._line_counts or len(self._line_counts) < USER_COUNT_MAX else _THE_REST
+        if key not in self._line_counts:
             asyncio.get_running_loop().call_later(WINDOW_SECONDS, self._end, key)
-        if window.line_count < LINE_COUNT_MAX:
-            window.line_count += 1
-            return True
-        window.held_back_count += 1
-        return False
+        self._line_counts[key] += 1
+        return self._line_counts[key] <= LINE_COUNT_MAX
 
     def _end(self, key: int | None) -> None:
-        window = self._windows.pop(key)
-        if window.held_back_count:
+        held_back_count = self._line_counts.pop(key) - LINE_COUNT_MAX
+        if held_back_count > 0:
             who = "other users" if key is _THE_REST else f"user {key}"
             _log.warning(
                 "%d more lines about requests of %s were held back in %g seconds",
-                window.held_back_count,
+                held_back_count,
                 who,
                 WINDOW_SECONDS,
             )

@@ -30,19 +30,12 @@ from penstock.models.sharing import water_fill
 from penstock.optimizer import objective
 from penstock.vocabulary import Basis, Demand, Recommendation, Setting, divided_knobs, setting_values
 
+LEASE_COUNT_MAX, LEASE_COUNT_MAX_PER_UID = 512, 256  # each is an open connection, too
 _ENDLESS_OBJECT_COUNT = 4096  # more objects at a time than any host has threads
 
 
 class TooManyLeasesError(Exception):
     """No more leases are given, overall or to this user; the message says what to do."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseLimits:
-    """How many leases may be held. Each is an open connection, too."""
-
-    lease_count_max: int = 512
-    lease_count_max_per_uid: int = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,11 +94,12 @@ def appetite(alone: Recommendation[Any], endless_work: Recommendation[Any]) -> A
 class LeaseBook:
     """The live leases, and the share of each, which is worked out when it is asked for."""
 
-    def __init__(self, limits: LeaseLimits | None = None) -> None:
-        limits = limits or LeaseLimits()
+    def __init__(
+        self, count_max: int = LEASE_COUNT_MAX, count_max_per_uid: int = LEASE_COUNT_MAX_PER_UID
+    ) -> None:
         self._leases: dict[int, Lease] = {}
         self._appetites: dict[int, Appetite] = {}
-        self._places = Places(limits.lease_count_max, limits.lease_count_max_per_uid)
+        self._places = Places(count_max, count_max_per_uid)
         self._shares: dict[int, Share] | None = {}  # None: somebody came or went since
         self._granted_count = 0
 
@@ -176,18 +170,12 @@ class LeaseBook:
         for lease in self._leases.values():
             key = (lease.claim.question.operation, lease.claim.resource)
             contenders.setdefault(key, []).append(lease)
-        return {
-            lease.lease_id: share
-            for leases in contenders.values()
-            for lease, share in zip(
-                leases,
-                divide(
-                    [self._appetites[lease.lease_id] for lease in leases],
-                    [lease.claim.weight for lease in leases],
-                ),
-                strict=True,
-            )
-        }
+        shares: dict[int, Share] = {}
+        for leases in contenders.values():
+            numbers, weights = [lease.lease_id for lease in leases], [lease.claim.weight for lease in leases]
+            divided = divide([self._appetites[number] for number in numbers], weights)
+            shares.update(zip(numbers, divided, strict=True))
+        return shares
 
 
 def divide(appetites: Sequence[Appetite], weights: Sequence[float]) -> list[Share]:

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.api.leases import (
+    LEASE_COUNT_MAX,
+    LEASE_COUNT_MAX_PER_UID,
     Appetite,
     Lease,
     LeaseBook,
-    LeaseLimits,
     TooManyLeasesError,
     appetite,
     apportion,
@@ -197,7 +198,7 @@ def test_new_advice_is_divided_anew() -> None:
 
 def test_leases_have_a_cap_overall_and_for_each_user() -> None:
     """One user cannot keep the others from sharing, nor root; a lease that ends makes room."""
-    book = LeaseBook(LeaseLimits(lease_count_max=4, lease_count_max_per_uid=2))
+    book = LeaseBook(4, 2)
     mine = [granted(book, an_upload(8), uid=1) for _ in range(2)]
     with pytest.raises(TooManyLeasesError, match="this user holds 2"):
         granted(book, an_upload(8), uid=1)
@@ -213,8 +214,7 @@ def test_leases_have_a_cap_overall_and_for_each_user() -> None:
 
 def test_no_user_may_hold_more_than_half_of_all_leases() -> None:
     """As long as nobody says otherwise."""
-    limits = LeaseLimits()
-    assert limits.lease_count_max == 2 * limits.lease_count_max_per_uid
+    assert LEASE_COUNT_MAX == 2 * LEASE_COUNT_MAX_PER_UID
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), WEIGHTS), min_size=1, max_size=40))

@@ -49,10 +49,7 @@ class Acceptor:
 
     def listen_on(self, listening: socket.socket) -> None:
         """Let connections in by another socket from now on; those that are in stay."""
-        if self._rest is not None:
-            self._rest.cancel()
-        self._loop.remove_reader(self.listening)
-        self.listening.close()
+        self.stop()
         self.listening = listening
         self.start()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
 import struct
@@ -25,13 +24,8 @@ class Peer:
         return self.uid in {0, os.geteuid()} or control_gid in self.group_ids
 
 
-def peer_of(transport: asyncio.BaseTransport) -> Peer:
-    """The identity behind a connection."""
-    return peer_behind(transport.get_extra_info("socket"))
-
-
 def peer_behind(connection: socket.socket) -> Peer:
-    """The same of one that nobody serves yet."""
+    """The identity behind a connection."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
     process_id, uid, gid = _UCRED.unpack(credentials)
     try:

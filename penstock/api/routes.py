@@ -41,7 +41,7 @@ from penstock.api.leases import (
     terms_document,
 )
 from penstock.api.listener import LAST_REQUEST, ConnectionLimits
-from penstock.api.peer import Peer, peer_of
+from penstock.api.peer import Peer, peer_behind
 from penstock.api.snapshot import write_snapshot
 from penstock.api.turns import Turns
 from penstock.api.watcher import Watcher
@@ -49,7 +49,6 @@ from penstock.api.wire import (
     SCHEMA,
     Claim,
     Mistake,
-    Question,
     UnreadableError,
     encode,
     mistakes_document,
@@ -160,7 +159,7 @@ class Api:
     # --- Reading
 
     async def _get_recommendation(self, request: web.Request) -> web.StreamResponse:
-        recommendation = self.advisor.recommend(self._question(request))
+        recommendation = self.advisor.recommend(read_question(request.query.items()))
         body = encode(recommendation_document(recommendation, generation=self._snapshot.generation))
         response = _conditional(request, body, _etag_of(body))
         if recommendation.basis is not Basis.DEFAULT:  # that one is as old as its question
@@ -171,7 +170,7 @@ class Api:
         return _conditional(request, self._state, self._etag)
 
     async def _get_explain(self, request: web.Request) -> web.StreamResponse:
-        return _json(self.advisor.explain(self._question(request)))
+        return _json(self.advisor.explain(read_question(request.query.items())))
 
     async def _get_status(self, _request: web.Request) -> web.StreamResponse:
         return _json(self.advisor.status())
@@ -331,9 +330,6 @@ class Api:
 
     # --- Shared by the handlers
 
-    def _question(self, request: web.Request) -> Question:
-        return read_question(request.query.items())
-
     def _taking_turns(self) -> Middleware:
         @web.middleware
         async def take_turn(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -444,7 +440,7 @@ def _peer(request: web.Request) -> Peer:
     """Who asks, as the kernel says."""
     if request.transport is None:
         raise ConnectionResetError
-    return peer_of(request.transport)
+    return peer_behind(request.transport.get_extra_info("socket"))
 
 
 def _problem(

@@ -302,7 +302,7 @@ async def test_strangers_need_the_control_group(
 ) -> None:
     """Another user may read, and may control only as a member of the group."""
     stranger = Peer(process_id=1, uid=12345, group_ids=frozenset(group_ids))
-    monkeypatch.setattr(api_module, "peer_of", lambda _transport: stranger)
+    monkeypatch.setattr(api_module, "peer_behind", lambda _socket: stranger)
     async with served(tmp_path, control_gid=42) as server:
         connector = aiohttp.UnixConnector(path=str(server.socket_path))
         async with aiohttp.ClientSession("http://localhost", connector=connector) as client:

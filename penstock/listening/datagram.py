@@ -16,6 +16,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from penstock.vocabulary import UNKNOWN
+
 DATAGRAM_BYTES_MAX = 8192  # botocore and the other SDKs send nothing larger
 LATENCY_SECONDS_MAX = 3600.0
 _ATTEMPT_COUNT_MAX = 100
@@ -29,7 +31,6 @@ _WORD = re.compile(r"[A-Za-z0-9 ._-]{1,64}")
 _CLIENT_ID = re.compile(r"[A-Za-z0-9 ._@:-]{0,64}")
 _REGION = re.compile(r"[a-z0-9-]{0,32}")
 _REMEMBERED_COUNT_MAX = 1024
-UNKNOWN = "unknown"
 
 
 class Application(Struct, frozen=True, kw_only=True):

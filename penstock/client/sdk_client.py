@@ -40,10 +40,10 @@ def is_directory_bucket(name: str) -> bool:
     return name.endswith(DIRECTORY_BUCKET_ENDINGS)
 
 
-def place_of(bucket: str, region: str | None) -> dict[str, Any]:
-    """Where a client of a region finds a bucket, which the ARN of an access point tells, and of which class it is."""
+def place_of(bucket: str, client: Any, region: str | None = None) -> dict[str, Any]:
+    """Where a client finds a bucket, which the ARN of an access point tells, and of which class it is."""
     arn = bucket.split(":")
-    place: dict[str, Any] = {"region": (arn[3] if len(arn) > 5 else "") or region}
+    place: dict[str, Any] = {"region": (arn[3] if len(arn) > 5 else "") or region or region_of(client)}
     return {**place, "service_class": "express"} if is_directory_bucket(bucket) else place
 
 

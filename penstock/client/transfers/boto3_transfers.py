@@ -22,7 +22,7 @@ from penstock.client.boto3_config import config_of, download_config, transfer_co
 from penstock.client.complaint import complain
 from penstock.client.operations import S3_DOWNLOAD, S3_UPLOAD
 from penstock.client.reporting import Reporter
-from penstock.client.sdk_client import advise_in, place_of, pool_count_of, region_of
+from penstock.client.sdk_client import advise_in, place_of, pool_count_of
 from penstock.client.transfers.boto3_manager import Transfers
 from penstock.client.transfers.errand import LOOKING_COUNT, Errand
 from penstock.client.transfers.many_files import (
@@ -71,7 +71,7 @@ def upload_file(
     """
     file_name = _file_name(path)
     size_bytes = os.path.getsize(file_name)  # noqa: PTH202 - pathlib costs the application an import
-    place = place_of(bucket, region_of(s3_client))
+    place = place_of(bucket, s3_client)
     advice = advice or advise_in(place, S3_UPLOAD, size_bytes, demand)
     config = transfer_config(size_bytes, advice=advice)
     with Observed(s3_client, bucket, key) as observed:
@@ -108,7 +108,7 @@ def download_file(
     if size_bytes is None:
         size_bytes = found.size_bytes  # or 0
     sink = "null" if file_name == os.devnull else "file"
-    place = place_of(bucket, region_of(s3_client))
+    place = place_of(bucket, s3_client)
     advice = advice or advise_in(place, S3_DOWNLOAD, size_bytes, {"sink": sink, **demand})
     config = download_config(size_bytes, advice=advice)
     with Observed(s3_client, bucket, key, S3_DOWNLOAD) as observed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.client.operations import S3_DOWNLOAD
-from penstock.client.sdk_client import advise_in, checksum_arguments, is_session, place_of, region_of
+from penstock.client.sdk_client import advise_in, checksum_arguments, is_session, place_of
 from penstock.client.transfers.many_files import Summary
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
@@ -50,7 +50,7 @@ class Errand:
         self._client_arguments = dict(client_arguments or {})
         self._advice, self._reporter = advice, reporter
         self._demand = {"sink": "file", **demand} if operation == S3_DOWNLOAD else {**demand}
-        self._place = place_of(bucket, self._client_arguments.get("region_name") or region_of(given))
+        self._place = place_of(bucket, given, self._client_arguments.get("region_name"))
 
     def ask(self, size_bytes: int, count: int) -> Advice:
         """What is advised for objects of a size, so many of them, where the client works."""

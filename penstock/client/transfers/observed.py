@@ -12,7 +12,7 @@ import weakref
 
 from penstock.client.operations import S3_DOWNLOAD, S3_UPLOAD
 from penstock.client.reporting import Reporter, default_reporter
-from penstock.client.sdk_client import place_of, region_of
+from penstock.client.sdk_client import place_of
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Observed:
     ) -> None:
         self._name = (bucket, key, operation)
         self._operation = operation
-        self._place = place_of(bucket, region_of(s3_client))
+        self._place = place_of(bucket, s3_client)
         self._watch = _watch_of(s3_client)
         self._lock = threading.Lock()
         self.request_count = self.throttled_count = self.failed_count = 0

@@ -21,7 +21,7 @@ from operator import index
 
 from penstock.client.arguments import advised
 from penstock.client.operations import S3_DOWNLOAD
-from penstock.client.sdk_client import advise_in, place_of, pool_count_of, region_of
+from penstock.client.sdk_client import advise_in, place_of, pool_count_of
 from penstock.client.transfers.answers import must_fit, stop
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
@@ -70,7 +70,7 @@ class Opening:
         if head.get("ETag"):
             self.arguments["IfMatch"] = head["ETag"]
         least = max(1, self.size_bytes)
-        place = place_of(self.arguments["Bucket"], region_of(self.client))
+        place = place_of(self.arguments["Bucket"], self.client)
         advice = self._advice or advise_in(place, S3_DOWNLOAD, least, self._demand)
         self.told = advised(S3_DOWNLOAD, advice, self.size_bytes)
         return self

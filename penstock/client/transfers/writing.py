@@ -15,7 +15,7 @@ from time import monotonic
 from penstock.client.arguments import advised
 from penstock.client.operations import S3_UPLOAD
 from penstock.client.pace import Pace
-from penstock.client.sdk_client import advise_in, place_of, pool_count_of, region_of
+from penstock.client.sdk_client import advise_in, place_of, pool_count_of
 from penstock.client.sizes import size_or_none
 from penstock.client.transfers.many_files import whole_size_bytes
 from penstock.client.transfers.multipart import Upload, stream_part_bytes
@@ -62,7 +62,7 @@ class Writing:
         **demand: Unpack[TransferDemand],
     ) -> None:
         super().__init__()
-        self._client, self._place = s3_client, place_of(bucket, region_of(s3_client))
+        self._client, self._place = s3_client, place_of(bucket, s3_client)
         self._advice, self._demand = advice, demand
         self._callback, self._reporter = callback, reporter
         self._upload = self._upload_of(s3_client, bucket, key, dict(extra_args or {}))

@@ -9,8 +9,8 @@ from time import monotonic
 class Pace:
     """So much a second on average, and none beyond that for a pause before. Safe to share between threads."""
 
-    def __init__(self, per_second: float | None) -> None:
-        self.per_second = per_second
+    def __init__(self) -> None:
+        self.per_second: float | None = None  # no limit
         self._lock, self._due_at = Lock(), 0.0
 
     def pause_seconds(self, amount: float) -> float:

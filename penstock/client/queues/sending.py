@@ -95,7 +95,7 @@ class Sending:
         # Of each message group one message waits or is on its way, and these are behind it.
         self._behind: dict[str, deque[Message]] = {}
         self._held_count = self._held_bytes = self._hurried_count = 0
-        self._pace = Pace(None)
+        self._pace = Pace()
 
     # --- What is advised
 

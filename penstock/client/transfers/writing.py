@@ -74,7 +74,7 @@ class Writing:
         self._handed_at = self._starved_seconds = 0.0
         self._trouble: BaseException | None = None
         self._is_within, self._process_id = False, os.getpid()
-        self._pace = Pace(None)
+        self._pace = Pace()
         self._expected_bytes = size_bytes or _EXPECTED_BYTES
         self._expect()
         self._is_over = False

@@ -38,12 +38,7 @@ class Transfers:
         self._bucket, self._operation = bucket, operation
         self._progress = [] if callback is None else [ProgressCallbackInvoker(callback)]
         self._ended: _Ended = SimpleQueue()
-        self._sink = _Sink()
-
-    @property
-    def sink_bytes_per_second(self) -> float | None:
-        """How fast files took what was written; None where nothing was."""
-        return self._sink.bytes_per_second
+        self.sink = Sink()
 
     @contextmanager
     def managed(self, s3_client: Any, config: TransferConfig, files: Sequence[File]) -> Iterator[None]:
@@ -51,7 +46,7 @@ class Transfers:
         from boto3.s3.transfer import create_transfer_manager
 
         client = _Checking(s3_client, files)
-        opening = self._sink.files() if self._operation == S3_DOWNLOAD else None
+        opening = self.sink.files() if self._operation == S3_DOWNLOAD else None
         with create_transfer_manager(client, config, opening) as self._manager, client:
             yield
 
@@ -130,7 +125,7 @@ class _Checking:
             raise
 
 
-class _Sink:
+class Sink:
     """How fast files took what was written: boto3 writes in one thread, beside those that read the network."""
 
     def __init__(self) -> None:
@@ -159,7 +154,7 @@ class _Sink:
 class _TimedFile:
     """A file, whose writes are timed."""
 
-    def __init__(self, file: Any, sink: _Sink) -> None:
+    def __init__(self, file: Any, sink: Sink) -> None:
         self._file, self._sink = file, sink
 
     def write(self, content: bytes) -> None:

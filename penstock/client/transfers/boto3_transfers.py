@@ -208,7 +208,7 @@ def _move(errand: Errand, plan: tuple[list[Batch], list[File]]) -> None:
             observing = Observed(client, errand.bucket, None, errand.operation)
             with observing as observed, transfers.managed(client, config, batch.files):
                 _move_all(transfers, batch.files, errand)
-            count, rate = config.max_request_concurrency, transfers.sink_bytes_per_second
+            count, rate = config.max_request_concurrency, transfers.sink.bytes_per_second
             errand.report(observed, batch, count, client="boto3", sink_bytes_per_second=rate)
 
 

@@ -129,12 +129,10 @@ def aws_profile(command: Sequence[str], environment: Mapping[str, str]) -> str:
 
 def _destination_at(program: Program, command: Sequence[str]) -> int | None:
     """The place of the last argument that names something in S3; None when none does."""
-    places = [
-        place
-        for place, word in enumerate(command)
-        if place > 0 and not word.startswith("-") and _is_remote(program, word)
-    ]
-    return places[-1] if places else None
+    for place in range(len(command) - 1, 0, -1):
+        if not command[place].startswith("-") and _is_remote(program, command[place]):
+            return place
+    return None
 
 
 def _is_remote(program: Program, word: str) -> bool:
@@ -159,9 +157,8 @@ def _nested(text: str) -> Iterable[tuple[str, str]]:
             yield name.strip(), value.strip()
 
 
-def _first(command: Sequence[str], words: Iterable[str]) -> int | None:
-    known = set(words)
-    return next((place for place, word in enumerate(command) if place > 0 and word in known), None)
+def _first(command: Sequence[str], words: Sequence[str]) -> int | None:
+    return next((place for place, word in enumerate(command) if place > 0 and word in words), None)
 
 
 def _is_given(command: Sequence[str], *names: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import OrderedDict, deque
 from math import ceil
@@ -32,10 +31,10 @@ class Messages:
     told by when they are noted here, so it is deleted by each.
     """
 
-    def __init__(self, changed: Any = None, *, window: int = 0, pause_at_seconds: float = 0.0) -> None:
-        self._window, self._pause_at_seconds = window, pause_at_seconds
+    def __init__(self, changed: Any) -> None:
+        self._window, self._pause_at_seconds = 0, 0.0  # until `note_limits`
         # Which who holds it may enter again; tasks have `penstock.client.queues.tasks.Changes` in its place.
-        self._changed = changed or threading.Condition()
+        self._changed = changed
         self._expected_count = 0  # that requests under way may bring
         self._handles: dict[str, dict[str, None]] = {}  # by message, undeleted
         # Of the same, on the monotonic clock, oldest first: when each was received, and since when it is hidden.
@@ -68,7 +67,7 @@ class Messages:
         """Before `take_room`."""
         yield lambda: self._is_stopped or self._room() > 0, _LOOK_SECONDS
 
-    def take_room(self, count: int, *, poll_seconds: float, receiver: int = 0) -> int:
+    def take_room(self, count: int, *, poll_seconds: float, receiver: int) -> int:
         """Room for a poll of so many messages or fewer; 0 when there is none just now."""
         with self._changed:
             taken = 0 if self._is_stopped else max(0, min(count, self._room()))
@@ -77,7 +76,7 @@ class Messages:
                 self._polls[receiver] = time.monotonic() + poll_seconds
             return taken
 
-    def end_poll(self, count: int, *, receiver: int = 0) -> None:
+    def end_poll(self, count: int, *, receiver: int) -> None:
         """The request has ended; what it brought takes its room by itself."""
         with self._changed:
             self._expected_count -= count

@@ -26,6 +26,7 @@ from penstock.client.queues.aiobotocore_queue import AsyncQueueConsumer
 from penstock.client.queues.boto3_queue import QueueConsumer
 from tests.advice import a_queue_advice, an_advice
 from tests.factories import NOON
+from tests.waiting import until
 
 URL = "http://queue"
 
@@ -192,8 +193,7 @@ def consumed_by(
 def in_threads(
     queue: FakeQueue, handle: Callable[[Mapping[str, Any]], object], options: Any
 ) -> Iterator[Callable[[], None]]:
-    consumer = QueueConsumer(queue, URL, handle, **options)
-    with a_thread(consumer.run):
+    with running(queue, handle, **options) as consumer:
         yield consumer.stop
 
 
@@ -213,7 +213,7 @@ def in_a_loop(
         await consumer.run()
 
     with a_thread(lambda: asyncio.run(run())):
-        assert settled(lambda: bool(stops))
+        until(lambda: stops)
         yield stops[0]
 
 
@@ -242,11 +242,20 @@ def a_thread(work: Callable[[], None]) -> Iterator[None]:
     assert not thread.is_alive()
 
 
+def a_consumer(
+    queue: FakeQueue, handle: Callable[[Mapping[str, Any]], object] = print, **options: Any
+) -> QueueConsumer:
+    """Advised and reporting to nobody, unless something else is stated."""
+    usual: Any = {"advice": advice(), "reporter": FakeReporter(), "long_poll_seconds": 1}
+    return QueueConsumer(queue, URL, handle, **usual | options)
+
+
 @contextlib.contextmanager
-def running(queue: FakeQueue, handle: Callable[[Mapping[str, Any]], object]) -> Iterator[QueueConsumer]:
+def running(
+    queue: FakeQueue, handle: Callable[[Mapping[str, Any]], object], **options: Any
+) -> Iterator[QueueConsumer]:
     """A consumer at work, which has ended when the context has."""
-    told: Any = FakeReporter()
-    consumer = QueueConsumer(queue, URL, handle, advice=advice(), reporter=told, long_poll_seconds=1)
+    consumer = a_consumer(queue, handle, **options)
     thread = threading.Thread(target=consumer.run)
     thread.start()
     try:
@@ -259,12 +268,11 @@ def running(queue: FakeQueue, handle: Callable[[Mapping[str, Any]], object]) -> 
         queue.is_answering.set()
 
 
-def settled(condition: Callable[[], bool]) -> bool:
-    """Whether it becomes so."""
-    limit = time.monotonic() + 20.0
-    while not condition() and time.monotonic() < limit:
-        time.sleep(0.002)
-    return condition()
+def some_messages() -> queue_messages.Messages:
+    """Room for ten."""
+    messages = queue_messages.Messages(threading.Condition())
+    messages.note_limits(10, 1.0)
+    return messages
 
 
 @pytest.fixture(autouse=True)
@@ -365,9 +373,9 @@ def test_what_takes_longer_than_the_timeout_is_hidden_anew(monkeypatch: pytest.M
             is_done.wait(20.0)
 
     with running(queue, handle) as consumer:
-        assert settled(lambda: len(queue.left) == 10)  # those behind it wait for it
+        until(lambda: len(queue.left) == 10)  # those behind it wait for it
         queue.hidden.clear()
-        assert settled(lambda: len(queue.hidden) == 10 and min(queue.hidden.values()) > 3)
+        until(lambda: len(queue.hidden) == 10 and min(queue.hidden.values()) > 3)
         assert queue.hidden.keys() == queue.left
         assert consumer.oldest_undeleted_seconds < 20 * 0.02
         consumer.stop()
@@ -377,7 +385,7 @@ def test_what_takes_longer_than_the_timeout_is_hidden_anew(monkeypatch: pytest.M
 
 def test_what_hangs_is_not_held_for_ever() -> None:
     """From then on it is left to its timeout, as is all where nothing is to be held."""
-    messages = queue_messages.Messages(window=10, pause_at_seconds=1.0)
+    messages = some_messages()
     for number in ("m1", "m2"):
         messages.is_new(an_answer(f"{number}/1"))
     messages.note_handled("m2")  # which is about to be deleted
@@ -392,9 +400,7 @@ def test_receiving_pauses_by_the_timeout_of_the_queue() -> None:
     derived = {"receive_pause_at_oldest_undeleted_seconds": 18.0, "visibility_timeout_seconds": 30.0}
     queue = FakeQueue(0)
     queue.visibility_timeout_seconds = 5
-    told: Any = FakeReporter()
-    given = a_queue_advice(derived=derived)
-    consumer = QueueConsumer(queue, URL, print, advice=given, reporter=told, long_poll_seconds=1)
+    consumer = a_consumer(queue, advice=a_queue_advice(derived=derived))
     assert asyncio.run(consumer._visibility_timeout_seconds()) == 5
     assert consumer._messages._pause_at_seconds == pytest.approx(3.0)
 
@@ -526,21 +532,10 @@ def test_work_that_was_not_stated_and_keeps_all_threads_busy_is_said_once(
 ) -> None:
     """Two threads worked off four of twenty messages a second, and nobody said why."""
     monkeypatch.setattr(consuming, "_BUSY_FRACTION", 0.01)  # however long the rest takes here
-    told: Any = FakeReporter()
-    consumer = QueueConsumer(
-        FakeQueue(200),
-        URL,
-        lambda _message: time.sleep(0.02),
-        advice=advice(work_seconds=stated),
-        reporter=told,
-        report_seconds=0.05,
-        long_poll_seconds=1,
-    )
-    worker = threading.Thread(target=consumer.run)
-    worker.start()
-    assert settled(lambda: len(told.reports) >= 3)
-    consumer.stop()
-    worker.join(20.0)
+    told = FakeReporter()
+    options = {"advice": advice(work_seconds=stated), "reporter": told, "report_seconds": 0.05}
+    with running(FakeQueue(200), lambda _message: time.sleep(0.02), **options):
+        until(lambda: len(told.reports) >= 3)
     assert sum("with work_seconds=" in record.getMessage() for record in caplog.records) == line_count
 
 
@@ -558,25 +553,13 @@ def test_work_that_was_not_stated_is_said_once_there_is_advice_for_it(
     )
     said = [none]
     monkeypatch.setattr(sdk_client, "advise", lambda *_, **__: said[-1])
-    told: Any = FakeReporter()
-    consumer = QueueConsumer(
-        FakeQueue(500),
-        URL,
-        lambda _message: time.sleep(0.02),
-        reporter=told,
-        long_poll_seconds=1,
-        report_seconds=0.05,
-    )
-    worker = threading.Thread(target=consumer.run)
-    worker.start()
-    try:
-        assert settled(lambda: len(told.reports) >= 3)
+    told = FakeReporter()
+    options = {"advice": None, "reporter": told, "report_seconds": 0.05}
+    with running(FakeQueue(500), lambda _message: time.sleep(0.02), **options):
+        until(lambda: len(told.reports) >= 3)
         assert "with work_seconds=" not in caplog.text
         said.append(some)
-        assert settled(lambda: "with work_seconds=" in caplog.text)
-    finally:
-        consumer.stop()
-        worker.join(20.0)
+        until(lambda: "with work_seconds=" in caplog.text)
 
 
 def test_a_queue_that_may_not_be_received_from_is_said_once(
@@ -673,16 +656,7 @@ def test_an_interrupt_leaves_no_thread_behind(monkeypatch: pytest.MonkeyPatch) -
     """Ctrl-C while the consumer waits: what was received is deleted, and the process can end."""
     queue = FakeQueue(20)
     before = set(threading.enumerate())
-    told: Any = FakeReporter()
-    consumer = QueueConsumer(
-        queue,
-        URL,
-        lambda _message: None,
-        advice=advice(),
-        reporter=told,
-        long_poll_seconds=1,
-        report_seconds=0.2,
-    )
+    consumer = a_consumer(queue, lambda _message: None, report_seconds=0.2)
 
     def interrupt() -> None:
         raise KeyboardInterrupt
@@ -731,50 +705,33 @@ def test_a_consumer_follows_the_advice(monkeypatch: pytest.MonkeyPatch) -> None:
             with contextlib.suppress(threading.BrokenBarrierError):
                 together.wait(20.0)
 
-    told: Any = FakeReporter()
-    consumer = QueueConsumer(queue, URL, handle, reporter=told, long_poll_seconds=1, report_seconds=0.01)
-    thread = threading.Thread(target=consumer.run)
-    thread.start()
-    try:
-        assert settled(lambda: together.n_waiting == 1)
-        said.append(some)
-        assert settled(lambda: together.n_waiting == 3)
-        assert queue.asked_count_max == 10
-        said.append(none)
-        is_over.set()
-        together.wait(20.0)
-        assert settled(lambda: not queue.left)
-        assert consumer.advice is some
-        receivers = [one for (name, _), one in consumer._threads.items() if name == "_receive_all"]
-        assert sum(one.is_alive() for one in receivers) == 3
-        said.append(a_queue_advice(receivers=1))
-        assert settled(lambda: sum(one.is_alive() for one in receivers) == 1)
-    finally:
-        is_over.set()
-        together.abort()
-        consumer.stop()
-        thread.join(20.0)
-    assert not thread.is_alive()
+    with running(queue, handle, advice=None, report_seconds=0.01) as consumer:
+        try:
+            until(lambda: together.n_waiting == 1)
+            said.append(some)
+            until(lambda: together.n_waiting == 3)
+            assert queue.asked_count_max == 10
+            said.append(none)
+            is_over.set()
+            together.wait(20.0)
+            until(lambda: not queue.left)
+            assert consumer.advice is some
+            receivers = [one for (name, _), one in consumer._threads.items() if name == "_receive_all"]
+            assert sum(one.is_alive() for one in receivers) == 3
+            said.append(a_queue_advice(receivers=1))
+            until(lambda: sum(one.is_alive() for one in receivers) == 1)
+        finally:
+            is_over.set()
+            together.abort()
 
 
 def test_advice_that_was_given_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever states it has asked for himself."""
     monkeypatch.setattr(sdk_client, "advise", lambda *_, **__: a_queue_advice(receivers=9))
     given, told = advice(), FakeReporter()
-    consumer = QueueConsumer(
-        FakeQueue(30),
-        URL,
-        lambda _message: None,
-        advice=given,
-        reporter=cast("Any", told),
-        long_poll_seconds=1,
-        report_seconds=0.001,
-    )
-    thread = threading.Thread(target=consumer.run)
-    thread.start()
-    assert settled(lambda: bool(told.reports))
-    consumer.stop()
-    thread.join(20.0)
+    options = {"advice": given, "reporter": told, "report_seconds": 0.001}
+    with running(FakeQueue(30), lambda _message: None, **options) as consumer:
+        until(lambda: told.reports)
     assert consumer.advice is given
 
 
@@ -788,11 +745,11 @@ def test_a_stop_waits_for_no_poll_and_gives_back_what_it_brings() -> None:
     queue, handled = FakeQueue(0), Counter[str]()
     queue.is_answering.clear()
     with running(queue, lambda message: handled.update([message["MessageId"]])):
-        assert settled(lambda: queue.waiting_poll_count == 3)
+        until(lambda: queue.waiting_poll_count == 3)
     queue.put("m1", "m2")
     assert queue.in_flight == set()  # it ended while its polls were still waiting
     queue.is_answering.set()
-    assert settled(lambda: len(queue.given_back) >= 2)
+    until(lambda: len(queue.given_back) >= 2)
     assert queue.given_back[:2] == [("m1", 0), ("m2", 0)]
     assert not handled
 
@@ -806,9 +763,9 @@ def test_a_stop_gives_back_what_was_not_begun_while_the_rest_is_finished() -> No
         is_done.wait(20.0)
 
     with running(queue, handle) as consumer:
-        assert settled(lambda: len(handled) == 3 and len(queue.in_flight) == 30)
+        until(lambda: len(handled) == 3 and len(queue.in_flight) == 30)
         consumer.stop()
-        assert settled(lambda: len(queue.given_back) == 27)
+        until(lambda: len(queue.given_back) == 27)
         assert len(queue.in_flight) == 3
         is_done.set()
     assert {seconds for _, seconds in queue.given_back} == {0}
@@ -819,10 +776,8 @@ def test_a_stop_gives_back_what_was_not_begun_while_the_rest_is_finished() -> No
 
 def test_what_polls_of_our_own_bring_again_is_given_back_for_when_they_are_over() -> None:
     """Else one message would go through all of them, and into a dead-letter queue after so many receives."""
-    messages = queue_messages.Messages(window=10, pause_at_seconds=1.0)
-    poll = threading.Thread(target=messages.take_room, args=(1,), kwargs={"poll_seconds": 20.0})
-    poll.start()  # and does not end
-    poll.join()
+    messages = some_messages()
+    assert messages.take_room(1, poll_seconds=20.0, receiver=0) == 1  # and the poll does not end
     messages.stop()
     seconds = []
     for n in range(3):
@@ -838,7 +793,7 @@ def an_answer(handle: str) -> dict[str, str]:
 
 def test_a_message_is_deleted_by_the_handles_of_all_its_copies() -> None:
     """The newest alone deletes it, and a thread that was held up may note an older one last."""
-    messages = queue_messages.Messages(window=10, pause_at_seconds=1.0)
+    messages = some_messages()
     assert messages.is_new(an_answer("m1/2"))
     assert not messages.is_new(an_answer("m1/1"))
     messages.note_handled("m1")
@@ -851,7 +806,7 @@ def test_a_message_is_deleted_by_the_handles_of_all_its_copies() -> None:
 
 def test_a_handle_that_comes_twice_is_spent_once() -> None:
     """A receive of a FIFO queue that is asked for once more answers with the same handles, also amid a deletion."""
-    messages = queue_messages.Messages(window=10, pause_at_seconds=1.0)
+    messages = some_messages()
     assert messages.is_new(an_answer("m1/1"))
     messages.note_handled("m1")
     (receipt,) = messages.pop_handled(10)
@@ -868,17 +823,17 @@ def test_a_handle_that_is_too_old_gives_up_no_message_that_has_another() -> None
 
     def handle(_message: Mapping[str, Any]) -> None:
         queue.put("m0")
-        assert settled(lambda: consumer._figures.duplicate_count == 1)
+        until(lambda: consumer._figures.duplicate_count == 1)
 
     with running(queue, handle) as consumer:
-        assert settled(lambda: not queue.left and consumer.undeleted_count == 0)
+        until(lambda: not queue.left and consumer.undeleted_count == 0)
         assert consumer._figures.deleted_count == 1
 
 
 def test_a_message_that_waits_to_be_deleted_is_known_for_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else its copies would be neither handled nor deleted, and hold their room for ever."""
     monkeypatch.setattr(queue_messages, "_KNOWN_COUNT_MAX", 2)
-    messages = queue_messages.Messages(window=10, pause_at_seconds=1.0)
+    messages = some_messages()
     for number in ("m1", "m2", "m3", "m4", "m5"):
         messages.is_new(an_answer(f"{number}/1"))
         messages.note_handled(number)
@@ -897,20 +852,19 @@ def test_a_late_copy_of_what_was_handled_is_deleted() -> None:
     queue, handled = FakeQueue(1), Counter[str]()
     queue.is_answering.clear()
     with running(queue, lambda message: handled.update([message["MessageId"]])):
-        assert settled(lambda: not queue.left and queue.waiting_poll_count == 3)
+        until(lambda: not queue.left and queue.waiting_poll_count == 3)
     queue.left.add("m0")
     queue.put("m0")
     queue.is_answering.set()
-    assert settled(lambda: not queue.left)
+    until(lambda: not queue.left)
     assert queue.given_back == []
     assert handled == {"m0": 1}
 
 
 def test_a_signal_handler_may_stop_it_at_any_moment() -> None:
     """Also while the waiting thread holds the lock of what it waits on, where setting an Event waits for ever."""
-    queue, told = FakeQueue(0), FakeReporter()
-    reporter: Any = told
-    consumer = QueueConsumer(queue, URL, print, advice=advice(), reporter=reporter, long_poll_seconds=1)
+    queue = FakeQueue(0)
+    consumer = a_consumer(queue)
     inside: list[int] = []
 
     def interrupt(frame: FrameType, event: str, _: object) -> Any:
@@ -925,13 +879,10 @@ def test_a_signal_handler_may_stop_it_at_any_moment() -> None:
         sys.settrace(interrupt)
         consumer.run()
 
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    assert settled(lambda: bool(inside) or queue.waiting_poll_count > 20)
-    if not inside:
-        consumer.stop()
-    thread.join(20.0)
-    assert not thread.is_alive()
+    with a_thread(run):
+        until(lambda: inside or queue.waiting_poll_count > 20)
+        if not inside:
+            consumer.stop()
 
 
 def test_a_consumer_that_was_stopped_runs_no_more(caplog: pytest.LogCaptureFixture) -> None:
@@ -939,8 +890,7 @@ def test_a_consumer_that_was_stopped_runs_no_more(caplog: pytest.LogCaptureFixtu
 
     Who runs the same cell of a notebook again is told, and does not take the queue for an empty one.
     """
-    told: Any = FakeReporter()
-    consumer = QueueConsumer(FakeQueue(9), URL, print, advice=advice(), reporter=told, long_poll_seconds=1)
+    consumer = a_consumer(FakeQueue(9))
     consumer.stop()
     for _ in range(2):
         with a_thread(consumer.run):

@@ -224,22 +224,9 @@ def test_all_that_is_wanted_lies_in_the_last_range_that_begins_before_it(
     assert all(end - start <= max(size_max, longest) for start, end in found)
 
 
-def test_libraries_take_it_for_a_file(tmp_path: Any) -> None:
-    """A zip file is read from its end."""
-    import zipfile
-
-    path = tmp_path / "some.zip"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("a", b"x" * 100_000)
-    with reading(Store(path.read_bytes())) as file, zipfile.ZipFile(file) as archive:
-        assert archive.read("a") == b"x" * 100_000
-
-
 @pytest.mark.parametrize("content", [b"", b"PK"])
 def test_an_object_that_is_too_short_to_be_an_archive_is_none(content: bytes) -> None:
     """Zipfile looks for the end before the beginning, and takes OSError alone for an answer."""
-    import zipfile
-
     with reading(Store(content)) as file:
         assert not zipfile.is_zipfile(file)
 

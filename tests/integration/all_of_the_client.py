@@ -13,6 +13,7 @@ from penstock.client.queues.boto3_producer import QueueProducer
 from penstock.client.queues.boto3_queue import QueueConsumer
 from penstock.client.reporting import default_reporter, report
 from penstock.client.transfers.writer import open_writer
+from tests.sdk import a_meta
 
 SIZE = 1 << 30
 
@@ -80,5 +81,4 @@ def flush() -> None:
 
 def a_client() -> Any:
     """As much of a client of boto3 as is looked at."""
-    events = SimpleNamespace(register=lambda *_: None, register_first=lambda *_: None)
-    return SimpleNamespace(meta=SimpleNamespace(region_name="eu-west-1", events=events))
+    return SimpleNamespace(meta=a_meta())

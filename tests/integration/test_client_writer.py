@@ -21,13 +21,13 @@ import pytest
 from aiobotocore.config import AioConfig
 from botocore.exceptions import ClientError
 
-from penstock.client.reporting import Reporter
 from penstock.client.transfers import aiobotocore_writer, writer
 from penstock.units import KiB, MiB
 from tests.advice import an_advice
 from tests.integration.uploading import session_of
 from tests.loopback import Answers, Server, serving
 from tests.real.servers import plain_client
+from tests.sdk import KeptReports
 
 PART_BYTES = 5 * MiB
 CONTENT = random.Random(1).randbytes(MiB) * 12 + b"the end"
@@ -419,26 +419,15 @@ def test_a_pipe_is_uploaded_to_its_end(server: PartsServer, client: Any) -> None
     assert server.objects == {"/bucket/key": CONTENT}
 
 
-class Reported(Reporter):
-    """Keeps what would be posted."""
-
-    def __init__(self) -> None:
-        super().__init__(socket="/nowhere")
-        self.reports: list[dict[str, Any]] = []
-
-    def report(self, operation: Any, payload_size_bytes: Any, setting: Any, **more: Any) -> bool:
-        self.reports.append({"operation": operation, "size": payload_size_bytes, "setting": setting, **more})
-        return True
-
-
 @each_library
 @pytest.mark.parametrize(("size", "threads"), [(len(CONTENT), 3), (100 * KiB, 1)])
 def test_it_is_reported_as_uploads_are(library: str, size: int, threads: int, server: PartsServer) -> None:
     """With what was in force; a whole object is one connection."""
-    reporter = Reported()
+    reporter = KeptReports()
     write(library, server.url, [CONTENT[:size]], reporter=reporter)
     (seen,) = reporter.reports
-    assert (seen["operation"], seen["size"], seen["transferred_bytes"]) == ("s3_upload", size, size)
+    assert (seen["operation"], seen["payload_size_bytes"]) == ("s3_upload", size)
+    assert seen["transferred_bytes"] == size
     assert seen["setting"] == {"thread_count": threads, "part_size_bytes": PART_BYTES}
     assert seen["request_count"] == (5 if threads > 1 else 1)
     assert seen["client"] == library
@@ -446,7 +435,7 @@ def test_it_is_reported_as_uploads_are(library: str, size: int, threads: int, se
 
 def test_a_stream_that_is_slow_by_itself_is_not_reported(server: PartsServer, client: Any) -> None:
     """It would tell of who writes, and not of S3: here each part has arrived before the next one is full."""
-    reporter = Reported()
+    reporter = KeptReports()
     with writer.open_writer(client, "bucket", "key", advice=ADVICE, reporter=reporter) as file:
         for piece in divided(CONTENT, PART_BYTES):
             file.write(piece)

@@ -10,7 +10,6 @@ import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,6 +21,7 @@ from penstock.client.transfers.aiobotocore_reader import AsyncObjectReader, _rea
 from penstock.client.transfers.aiobotocore_transfers import download_file, download_files, upload_files
 from penstock.client.transfers.many_files import File
 from penstock.units import KiB, MiB
+from tests.sdk import a_meta
 from tests.unit.client.test_reader import CONTENT, advice
 from tests.waiting import comes
 
@@ -50,9 +50,7 @@ class Store:
     """An S3 client of aiobotocore; before each request it waits for what it is told to."""
 
     def __init__(self, content: bytes = CONTENT, *, connection_count: int = 8) -> None:
-        events = SimpleNamespace(register=lambda *_: None, register_first=lambda *_: None)
-        config = SimpleNamespace(max_pool_connections=connection_count)
-        self.meta = SimpleNamespace(region_name="eu-west-1", events=events, config=config)
+        self.meta = a_meta(connection_count)
         self.content = content
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.answered: list[str] = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -306,9 +305,7 @@ async def test_it_follows_the_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue_advice, "advise_in", lambda *_: found[0] if len(found) == 1 else found.pop(0))
     monkeypatch.setattr(sending, "_FOLLOW_SECONDS", 0.0)
     followed = list[tuple[int, int, int]]()
-    queue = AsyncQueue()
-    queue.meta = SimpleNamespace(region_name="eu-west-1", config=SimpleNamespace(max_pool_connections=8))
-    async with AsyncQueueProducer(queue, URL) as producer:
+    async with AsyncQueueProducer(AsyncQueue(), URL) as producer:
         for _ in range(3):
             count = (producer.sender_thread_count, producer.batch_message_count, len(producer._tasks))
             followed.append(count)

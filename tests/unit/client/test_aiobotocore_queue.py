@@ -19,10 +19,10 @@ from penstock.client.queues import advised as queue_advice
 from penstock.client.queues import aiobotocore_queue, consuming
 from penstock.client.queues.aiobotocore_queue import AsyncQueueConsumer
 from tests.advice import a_queue_advice
+from tests.sdk import KeptReports, a_meta
 from tests.unit.client.test_boto3_queue import (
     URL,
     FakeQueue,
-    FakeReporter,
     advice,
     haste,  # noqa: F401 - for each test here, too
 )
@@ -36,9 +36,7 @@ class AsyncQueue(FakeQueue):
 
     def __init__(self, message_count: int, *, connection_count: int = 50) -> None:
         super().__init__(message_count)
-        self.meta = SimpleNamespace(
-            region_name="eu-west-2", config=SimpleNamespace(max_pool_connections=connection_count)
-        )
+        self.meta = a_meta(connection_count)
         self.polling_count = 0
 
     def __getattribute__(self, name: str) -> Any:
@@ -65,8 +63,7 @@ Handle = Callable[[Mapping[str, Any]], Awaitable[object]]
 
 
 def a_consumer(queue: FakeQueue, handle: Handle, *, given: Advice | None = None) -> AsyncQueueConsumer:
-    told: Any = FakeReporter()
-    options: Any = {"advice": given or advice(), "reporter": told, "long_poll_seconds": 1}
+    options: Any = {"advice": given or advice(), "reporter": KeptReports(), "long_poll_seconds": 1}
     return AsyncQueueConsumer(queue, URL, handle, **options)
 
 
@@ -328,10 +325,9 @@ async def test_it_follows_the_advice_of_a_daemon_that_comes_later(monkeypatch: p
     """Until then it works as the SDK does by itself."""
     said = [default_advice("sqs_delivery", 1024, "no daemon")]
     monkeypatch.setattr(queue_advice, "advise_in", lambda *_: said[-1])
-    queue, handler, told = AsyncQueue(40), Handler(), FakeReporter()
-    reporter: Any = told
+    queue, handler, told = AsyncQueue(40), Handler(), KeptReports()
     consumer = AsyncQueueConsumer(
-        queue, URL, handler, reporter=reporter, long_poll_seconds=1, report_seconds=0.01
+        queue, URL, handler, reporter=told, long_poll_seconds=1, report_seconds=0.01
     )
     async with consumer:
         await comes(lambda: len(handler.begun) == 1)

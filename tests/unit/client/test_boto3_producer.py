@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from types import FrameType, ModuleType, SimpleNamespace
+from types import FrameType, ModuleType
 from typing import Any
 
 import pytest
@@ -31,6 +31,7 @@ from penstock.client.queues.sending import BATCH_BYTES_MAX, SendFailedError
 from penstock.units import KiB
 from tests.advice import a_queue_advice
 from tests.programs import ran
+from tests.sdk import a_meta
 
 ROOT = Path(__file__).parents[3]
 URL = "https://sqs/queue"
@@ -46,7 +47,7 @@ class Queue:
         self._flaw_of, self._lock = flaw_of, threading.Lock()
         self.may_answer = threading.Event()
         self.may_answer.set()
-        self.meta = SimpleNamespace(region_name="eu-west-1", config=SimpleNamespace(max_pool_connections=8))
+        self.meta = a_meta()
 
     def send_message_batch(self, *, QueueUrl: str, Entries: list[dict[str, Any]]) -> dict[str, Any]:  # noqa: N803
         """As boto3's."""

@@ -12,7 +12,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
-from types import FrameType, SimpleNamespace
+from types import FrameType
 from typing import Any, cast
 
 import pytest
@@ -26,6 +26,7 @@ from penstock.client.queues.aiobotocore_queue import AsyncQueueConsumer
 from penstock.client.queues.boto3_queue import QueueConsumer
 from tests.advice import a_queue_advice, an_advice
 from tests.factories import NOON
+from tests.sdk import KeptReports, a_meta
 from tests.waiting import until
 
 URL = "http://queue"
@@ -34,7 +35,7 @@ URL = "http://queue"
 class FakeQueue:
     """An SQS queue behind the three calls of a boto3 client: copies come when they are told to."""
 
-    meta = SimpleNamespace(region_name="eu-west-2")
+    meta = a_meta(50, region="eu-west-2")
 
     def __init__(self, message_count: int, *, copy_every: int = 0) -> None:
         self._lock = threading.Lock()
@@ -135,21 +136,6 @@ class BrokenQueue(FakeQueue):
         return {**answer, "Failed": [*answer["Failed"], {"Code": "InternalError"}, {"Id": "one"}]}
 
 
-class FakeReporter:
-    """Keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.reports: list[dict[str, Any]] = []
-
-    def report(
-        self, operation: str, payload_size_bytes: int, setting: Mapping[str, float], **what: Any
-    ) -> bool:
-        self.reports.append(
-            {"operation": operation, "payload_size_bytes": payload_size_bytes, "setting": setting, **what}
-        )
-        return True
-
-
 def advice(
     *, window: int = 0, batch: int = 10, pause_at_seconds: float | None = None, work_seconds: float = 0.0
 ) -> Advice:
@@ -161,7 +147,7 @@ def advice(
     return a_queue_advice(deleters=2, batch=batch, window=window, derived=derived, demand=demand)
 
 
-Consumed = Callable[..., FakeReporter]
+Consumed = Callable[..., KeptReports]
 
 
 @pytest.fixture(params=["boto3", "aiobotocore"])
@@ -177,9 +163,9 @@ def consumed_by(
     *,
     given: Advice | None = None,
     until: Callable[[], bool] | None = None,
-) -> FakeReporter:
+) -> KeptReports:
     """Run a consumer until the queue is empty, or something else has happened."""
-    reporter = FakeReporter()
+    reporter = KeptReports()
     options = {"advice": given or advice(), "reporter": reporter, "long_poll_seconds": 1}
     with work(queue, handle, options) as stop:
         limit = time.monotonic() + 20.0
@@ -221,8 +207,7 @@ class Awaited:
     """A queue as a client of aiobotocore has it."""
 
     def __init__(self, queue: FakeQueue) -> None:
-        config = SimpleNamespace(max_pool_connections=50)
-        self._queue, self.meta = queue, SimpleNamespace(region_name="eu-west-2", config=config)
+        self._queue, self.meta = queue, a_meta(50, region="eu-west-2")
 
     def __getattr__(self, name: str) -> Any:
         async def request(**parameters: Any) -> Any:
@@ -246,7 +231,7 @@ def a_consumer(
     queue: FakeQueue, handle: Callable[[Mapping[str, Any]], object] = print, **options: Any
 ) -> QueueConsumer:
     """Advised and reporting to nobody, unless something else is stated."""
-    usual: Any = {"advice": advice(), "reporter": FakeReporter(), "long_poll_seconds": 1}
+    usual: Any = {"advice": advice(), "reporter": KeptReports(), "long_poll_seconds": 1}
     return QueueConsumer(queue, URL, handle, **usual | options)
 
 
@@ -532,7 +517,7 @@ def test_work_that_was_not_stated_and_keeps_all_threads_busy_is_said_once(
 ) -> None:
     """Two threads worked off four of twenty messages a second, and nobody said why."""
     monkeypatch.setattr(consuming, "_BUSY_FRACTION", 0.01)  # however long the rest takes here
-    told = FakeReporter()
+    told = KeptReports()
     options = {"advice": advice(work_seconds=stated), "reporter": told, "report_seconds": 0.05}
     with running(FakeQueue(200), lambda _message: time.sleep(0.02), **options):
         until(lambda: len(told.reports) >= 3)
@@ -553,7 +538,7 @@ def test_work_that_was_not_stated_is_said_once_there_is_advice_for_it(
     )
     said = [none]
     monkeypatch.setattr(sdk_client, "advise", lambda *_, **__: said[-1])
-    told = FakeReporter()
+    told = KeptReports()
     options = {"advice": None, "reporter": told, "report_seconds": 0.05}
     with running(FakeQueue(500), lambda _message: time.sleep(0.02), **options):
         until(lambda: len(told.reports) >= 3)
@@ -728,7 +713,7 @@ def test_a_consumer_follows_the_advice(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_advice_that_was_given_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever states it has asked for himself."""
     monkeypatch.setattr(sdk_client, "advise", lambda *_, **__: a_queue_advice(receivers=9))
-    given, told = advice(), FakeReporter()
+    given, told = advice(), KeptReports()
     options = {"advice": given, "reporter": told, "report_seconds": 0.001}
     with running(FakeQueue(30), lambda _message: None, **options) as consumer:
         until(lambda: told.reports)

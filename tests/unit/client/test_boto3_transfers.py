@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import boto3
 import boto3.exceptions
@@ -14,22 +13,20 @@ import pytest
 
 from penstock.client import sdk_client
 from penstock.client.advice import Advice, default_advice
-from penstock.client.reporting import Reporter
 from penstock.client.transfers.boto3_transfers import download_file, upload_file
 from penstock.client.transfers.errand import Errand
 from penstock.client.transfers.many_files import make_folder_of
 from penstock.client.transfers.reading import Opening
 from penstock.units import MiB
 from tests.integration.uploading import credentials
-from tests.unit.client.test_observed import Collected
+from tests.sdk import KeptReports, a_meta
 
 
 class Client:
     """An S3 client that takes down what it was told to upload."""
 
     def __init__(self) -> None:
-        events = SimpleNamespace(register=lambda *_: None, register_first=lambda *_: None)
-        self.meta = SimpleNamespace(events=events, region_name="eu-west-1")
+        self.meta = a_meta(10)
         self.uploaded: list[tuple[str, str, str]] = []
 
     def upload_file(self, path: str, bucket: str, key: str, **_options: Any) -> None:
@@ -66,8 +63,7 @@ def test_what_boto3_takes_for_no_path_is_refused_as_it_does(path: Any) -> None:
 
 def test_threads_beyond_the_connections_that_are_kept_are_reported() -> None:
     """Botocore makes more as they are needed: what 32 threads moved is no evidence of ten."""
-    client, reporter = Client(), Collected()
-    client.meta.config = SimpleNamespace(max_pool_connections=10)
+    client, reporter = Client(), KeptReports()
     setting = {"thread_count": 32, "range_size_bytes": MiB}
     advice = Advice({**default_advice("s3_download", 64 * MiB, "").document, "setting": setting})
     download_file(
@@ -77,10 +73,10 @@ def test_threads_beyond_the_connections_that_are_kept_are_reported() -> None:
         os.devnull,
         size_bytes=64 * MiB,
         advice=advice,
-        reporter=cast("Reporter", reporter),
+        reporter=reporter,
     )
-    ((_, _, reported),) = reporter.reports
-    assert reported == setting
+    (report,) = reporter.reports
+    assert report["setting"] == setting
 
 
 ACCESS_POINT = "arn:aws:s3:us-west-2:123456789012:accesspoint/mine"
@@ -109,15 +105,14 @@ def test_a_bucket_is_advised_and_reported_for_where_and_what_it_is(
 
     monkeypatch.setattr(sdk_client, "advise", advised)
     (path := tmp_path / "file").write_bytes(b"some")
-    client, reporter = Client(), Collected()
-    told = cast("Reporter", reporter)
-    upload_file(client, path, bucket, "key", reporter=told)
-    download_file(client, bucket, "key", os.devnull, size_bytes=4, reporter=told)
+    client, reporter = Client(), KeptReports()
+    upload_file(client, path, bucket, "key", reporter=reporter)
+    download_file(client, bucket, "key", os.devnull, size_bytes=4, reporter=reporter)
     Opening(client, bucket, "key", None, None, {}).found({"ContentLength": 4})
     Errand(boto3, bucket, "s3_upload", client_arguments={"region_name": "eu-west-1"}).ask(4, 1)
     first, second = ({"region": region, "service_class": service_class} for region in (None, region))
     assert asked == 4 * [first, second]
-    found = [(place["region"], place.get("service_class")) for place in reporter.named]
+    found = [(place["region"], place.get("service_class")) for place in reporter.reports]
     assert found == 2 * [(region, service_class)]
 
 

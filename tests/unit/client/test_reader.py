@@ -12,7 +12,6 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,6 +24,7 @@ from penstock.client.transfers.reading import merged
 from penstock.units import KiB, MiB
 from tests.advice import a_download_advice
 from tests.programs import ran
+from tests.sdk import a_meta
 
 ROOT = Path(__file__).parents[3]
 CONTENT = random.Random(1).randbytes(3 * MiB)
@@ -44,7 +44,7 @@ class Store:
         self.ranges: list[tuple[int, int]] = []
         self.tags: set[str] = set()
         self.lock = threading.Lock()
-        self.meta = SimpleNamespace(region_name="eu-west-1", config=SimpleNamespace(max_pool_connections=8))
+        self.meta = a_meta()
 
     def head_object(self, **_: Any) -> dict[str, Any]:
         """As boto3's."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from penstock.client.transfers.multipart import stream_part_bytes
 from penstock.client.transfers.writer import ObjectWriter, open_writer
 from penstock.units import GiB, MiB, TiB
 from tests.advice import an_advice
+from tests.sdk import a_meta
 
 
 class Store:
@@ -27,9 +27,7 @@ class Store:
         self.held: set[int] = set()
         self.let_go = threading.Event()
         self.changed = threading.Condition()
-        config = SimpleNamespace(max_pool_connections=8)
-        events = SimpleNamespace(register=lambda *_: None, register_first=lambda *_: None)
-        self.meta = SimpleNamespace(region_name="eu-west-1", config=config, events=events)
+        self.meta = a_meta()
 
     def create_multipart_upload(self, **_: Any) -> dict[str, str]:
         """As boto3's."""

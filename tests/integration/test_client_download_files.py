@@ -13,7 +13,7 @@ import pytest
 
 from penstock.client.reporting import Reporter
 from penstock.client.transfers import aiobotocore_transfers, boto3_transfers
-from penstock.client.transfers.many_files import File, Summary
+from penstock.client.transfers.many_files import File, Summary, object_below
 from penstock.client.transfers.reader import open_object
 from penstock.lab.worlds import NEAR
 from penstock.models.s3.download import S3DownloadSetting
@@ -127,8 +127,6 @@ def test_a_client_with_few_connections_is_told_the_one_for_downloads(
 
 def test_a_key_that_leads_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
     """Whoever may write to the bucket may not write to the host."""
-    from penstock.client.transfers.many_files import object_below
-
     for key in ("p/../../etc/passwd", "p/..", "p/a/../../../b"):
         file = object_below(tmp_path, "p/", {"Key": key, "Size": 1})
         assert file is not None
@@ -182,7 +180,7 @@ def test_one_object_is_advised_and_reported(library: str, url: str, server: Serv
 def test_how_fast_the_files_took_it_is_told(url: str, server: Served, tmp_path: Path) -> None:
     """So that a disk which is the limit can be named, and is not taken for the network."""
     reporter = Reporter(socket=str(server.socket_path))
-    objects = {key: tmp_path / "to" / key for key in ("p/split",)}
+    objects = {"p/split": tmp_path / "to"}
     boto3_transfers.download_files(session_of("boto3", url), objects, "bucket", reporter=reporter)
     assert reporter.flush()
     (observed,) = server.advisor.recorded

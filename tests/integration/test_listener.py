@@ -344,18 +344,9 @@ def open_folder() -> Iterator[Path]:
 def test_the_kernel_says_who_asks(open_folder: Path, groups: list[int], code: bytes) -> None:
     """A real process of another user is refused control, and admitted by a supplementary group."""
     with served_in_thread(open_folder, control_gid=4242) as server:
-        curl = [
-            "curl",
-            "-s",
-            "-o",
-            "/dev/null",
-            "-w",
-            "%{http_code}",
-            "--unix-socket",
-            str(server.socket_path),
-        ]
+        curl = "curl -s -o /dev/null -w %{http_code} -X POST http://localhost/-/reload --unix-socket"
         answer = subprocess.run(
-            [*curl, "-X", "POST", "http://localhost/-/reload"],
+            [*curl.split(), str(server.socket_path)],
             user=65534,
             group=65534,
             extra_groups=groups,
@@ -421,20 +412,12 @@ async def test_a_folder_that_may_not_be_looked_into_ends_no_daemon(
         server.api.mend_snapshot()
 
 
-@pytest.mark.parametrize("target", ["/v1/recommendations", "/v1/status"])
-async def test_who_never_reads_is_not_read_from(tmp_path: Path, target: str) -> None:
-    """Answers that are not taken fill a buffer and no more; questions then wait in the sender's own memory."""
-    request = f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
-    await flood(tmp_path, request)
+LIST = STATUS.replace(b"status", b"recommendations")
 
 
-async def test_who_never_reads_at_the_gate_is_not_read_from(tmp_path: Path) -> None:
-    """The same for answers that cost the daemon nothing."""
-    await flood(tmp_path, question("1GiB"))
-
-
-async def flood(tmp_path: Path, request: bytes) -> None:
-    """Send one question after another, as long as they are taken, and read no answer."""
+@pytest.mark.parametrize("request_bytes", [LIST, STATUS, question("1GiB")], ids=["list", "status", "gate"])
+async def test_who_never_reads_is_not_read_from(tmp_path: Path, request_bytes: bytes) -> None:
+    """Answers that are not taken fill a buffer and no more, also at the gate; questions wait with their sender."""
     async with served(tmp_path) as server:
         with socket.socket(socket.AF_UNIX) as deaf:
             deaf.connect(str(server.socket_path))
@@ -442,7 +425,7 @@ async def flood(tmp_path: Path, request: bytes) -> None:
             sent, refused = 0, 0
             while refused < 50:
                 try:
-                    sent += deaf.send(request)
+                    sent += deaf.send(request_bytes)
                     refused = 0
                 except BlockingIOError:
                     refused += 1

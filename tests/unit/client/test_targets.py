@@ -73,6 +73,14 @@ def written(name: str, form: str, document: dict[str, Any]) -> list[str]:
     return TARGETS[name].writers[form](said(name, document))
 
 
+S3A_WRITING = {
+    "fs.s3a.threads.max": 32,
+    "fs.s3a.fast.upload.active.blocks": 32,
+    "fs.s3a.connection.maximum": 33,
+    "fs.s3a.multipart.size": PART,
+    "fs.s3a.multipart.threshold": PART,
+    "fs.s3a.optimized.copy.from.local.enabled": "false",
+}
 UPLOADS: dict[str, dict[str, Any]] = {
     "boto3": {
         "TransferConfig": {
@@ -126,22 +134,8 @@ UPLOADS: dict[str, dict[str, Any]] = {
         "--s3-upload-cutoff": "16Mi",
     },
     "mountpoint": {"--maximum-throughput-gbps": 13, "--write-part-size": PART},
-    "hadoop-s3a": {
-        "fs.s3a.threads.max": 32,
-        "fs.s3a.fast.upload.active.blocks": 32,
-        "fs.s3a.connection.maximum": 33,
-        "fs.s3a.multipart.size": PART,
-        "fs.s3a.multipart.threshold": PART,
-        "fs.s3a.optimized.copy.from.local.enabled": "false",
-    },
-    "spark": {
-        "spark.hadoop.fs.s3a.threads.max": 32,
-        "spark.hadoop.fs.s3a.fast.upload.active.blocks": 32,
-        "spark.hadoop.fs.s3a.connection.maximum": 33,
-        "spark.hadoop.fs.s3a.multipart.size": PART,
-        "spark.hadoop.fs.s3a.multipart.threshold": PART,
-        "spark.hadoop.fs.s3a.optimized.copy.from.local.enabled": "false",
-    },
+    "hadoop-s3a": S3A_WRITING,
+    "spark": {f"spark.hadoop.{name}": value for name, value in S3A_WRITING.items()},
     "java-sdk-v2": {
         "S3CrtAsyncClientBuilder": {
             "maxConcurrency": 32,

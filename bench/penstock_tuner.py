@@ -18,9 +18,10 @@ from penstock.models.s3.download import S3DownloadModel
 from penstock.models.s3.parts import PART_SIZE_BYTES_MIN
 from penstock.models.s3.transfer import S3TransferModel
 from penstock.models.s3.upload import S3UploadModel
+from penstock.optimizer.choice import within_reach
 from penstock.optimizer.deliberation import Case, Conclusion, deliberate
 from penstock.optimizer.objective import Bargain, price, utility
-from penstock.optimizer.recommendation import recommend, within_reach
+from penstock.optimizer.recommendation import recommend
 from penstock.probes.probe import NoJournal, Probe
 from penstock.probes.s3.download import S3DownloadProbe
 from penstock.probes.s3.upload import S3UploadProbe

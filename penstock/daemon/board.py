@@ -20,7 +20,8 @@ from penstock.daemon.trust import PLACE_COUNT_MAX
 from penstock.fleet.limit import FleetShare
 from penstock.models.model import Fit, PerformanceModel, handed_on, is_current
 from penstock.operations.table import OPERATIONS
-from penstock.optimizer.recommendation import assess, from_tables, recommend, unmeasured
+from penstock.optimizer.choice import from_tables, unmeasured
+from penstock.optimizer.recommendation import assess, recommend
 from penstock.units import format_bytes
 from penstock.vocabulary import Basis, Context, Demand, Place, Recommendation
 

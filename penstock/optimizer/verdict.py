@@ -12,15 +12,15 @@ from datetime import datetime
 from penstock.units import ends, format_seconds, number
 from penstock.vocabulary import Basis, Estimate
 
-LIMITS: Mapping[str, str] = {
-    "connections": "what a connection carries is the limit",
+LIMITS = {
+    "connections": "what one connection carries is the limit",
     "host-ceiling": "a ceiling on the path is the limit",
     "request-rate": "the service's request rate is the limit",
     "client-cpu": "the client's processor is the limit",
     "message-groups": "the message groups are the limit",
     "work": "the consumer's work is the limit",
     "memory": "memory is the limit",
-    "disk": "the disk is the limit",
+    "disk": "the disk takes no more",
     "demand": "it carries what was asked for",
 }
 HELP: Mapping[str, str] = {

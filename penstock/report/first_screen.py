@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
-from penstock.optimizer.recommendation import UNDARED
+from penstock.optimizer.explanation import UNDARED
 from penstock.optimizer.verdict import HELP, LIMITS
 from penstock.report.changes import change_sentence
 from penstock.report.episodes import episode_sentence

@@ -223,7 +223,7 @@ def test_the_daemon_process_never_loads_what_fits(tmp_path: Path) -> None:
     """Neither what fits nor, before the first request to AWS and the first scrape, what those take; also to advise."""
     code = (
         "import sys, penstock.daemon.app; from penstock.operations.table import OPERATIONS; "
-        "from penstock.optimizer.recommendation import from_tables; from penstock.vocabulary import Place; "
+        "from penstock.optimizer.choice import from_tables; from penstock.vocabulary import Place; "
         "[from_tables(row.model, Place(operation=name, region='here-1', instance_type='m7i.large'))"
         " for name, row in OPERATIONS.items()]; "
         "heavy = ('skopt', 'sklearn', 'scipy', 'httpx', 'aiobotocore', 'botocore', 'prometheus_client', "

@@ -7,7 +7,7 @@ import dataclasses
 from penstock.models.model import Cell
 from penstock.models.sqs.delivery import SqsDeliveryModel
 from penstock.models.sqs.setting import SqsDeliverySetting
-from penstock.optimizer.recommendation import within_reach
+from penstock.optimizer.choice import within_reach
 from penstock.units import KiB
 from penstock.vocabulary import Context, Demand, Place, setting_values
 from tests.factories import NOON, a_fit, a_queue_setting

@@ -15,9 +15,10 @@ from penstock.models.s3.download import S3DownloadModel, S3DownloadSetting
 from penstock.models.s3.upload import S3UploadModel, S3UploadSetting
 from penstock.models.sqs.delivery import SqsDeliveryModel
 from penstock.optimizer import reports
+from penstock.optimizer.choice import unmeasured
 from penstock.optimizer.deliberation import Case, Conclusion, deliberate
 from penstock.optimizer.objective import coordinates
-from penstock.optimizer.recommendation import assess, unmeasured
+from penstock.optimizer.recommendation import assess
 from penstock.units import MiB
 from penstock.vocabulary import Basis, Context, Demand, Observation, Origin, Place
 from tests.factories import a_queue_setting, recommended

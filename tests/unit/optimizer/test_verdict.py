@@ -33,7 +33,7 @@ def test_it_says_all_that_is_known() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"bottleneck": "connections"}, "; what a connection carries is the limit; "),
+        ({"bottleneck": "connections"}, "; what one connection carries is the limit; "),
         ({"gains": {"boto3": Estimate(0.98, 1.01, 1.03)}}, "as fast as boto3's defaults (0.98 to 1.03); "),
         (
             {"gains": {"boto3": Estimate(58.91, 58.92, 58.93)}},

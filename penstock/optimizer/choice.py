@@ -1,0 +1,171 @@
+"""Knows which setting is advised: the fewest connections and least memory that are worth what they bring, within reach.
+
+What the SDK does by itself is what all advice is held against, by the draws of the posterior that both share. Advice is
+never expected to fall further behind that than the demand's aim allows of the best; where it gains no more than that
+and takes as many connections, the SDK's own setting is advised.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from penstock.models.model import Appraisal, Cell, Fit, HasWork, PerformanceModel
+from penstock.optimizer import evidence, objective, reach
+from penstock.optimizer.comparison import gain, sdks_own
+from penstock.vocabulary import Context, Demand, Objective, Place
+
+_KEEP_WITHIN = 0.01  # of the best, beyond what is tolerated anyway: advice that stands is kept
+_SINCE_CHANGE_MIN = 3  # measurements
+_STEADY_SINCE_CHANGE = 6  # measurements: up to here each of them moves the advice by a step at the most
+
+
+def choose(
+    model: PerformanceModel[Any],
+    fit: Fit,
+    context: Context,
+    demand: Demand,
+    candidates: list[Any],  # settings of the model's own type; as is what is returned
+    *,
+    near: list[Any],  # of these, within reach
+    standing: Any,  # another, or None
+) -> Any:
+    """The setting to advise: the best bargain, or the SDK's own, or the one that stands where that is as good.
+
+    After a change the one that stands goes by steps, and not before a few measurements were made.
+    """
+    own = sdks_own(model, fit, context, demand)
+    may_stand = standing is not None and _may_stand(model, fit, context, demand, [standing, *candidates])
+    since = _since_change(fit, context)
+    if may_stand and since is not None and sum(cell.count for cell in since) < _STEADY_SINCE_CHANGE:
+        near = reach.a_step_from(standing, near) or near
+    others = [own] * (own in candidates) + [standing] * may_stand
+    settings = list(dict.fromkeys([*near, *others]))  # what the SDK does by itself needs no daring
+    appraisal = model.appraise(fit, context, settings, demand)
+    share, least = objective.required_share(demand.objective), 0.0
+    if own in settings:
+        least = share * float(objective.utility(appraisal, demand.objective)[settings.index(own)])
+    chosen = [objective.choose(appraisal, demand.objective, least=least)]
+    if may_stand and (fit.suspicion.is_surprised or _is_new_since_change(model, since)):
+        return standing  # the next measurement, which comes soon, tells more
+    if may_stand and _is_as_good(appraisal, demand, settings.index(standing), chosen[0]):
+        chosen.insert(0, settings.index(standing))
+    if own is None:
+        return settings[chosen[0]]
+    for index in chosen:
+        gained = gain(model, fit, context, demand, setting=settings[index], reference=own).expected
+        if gained >= share:
+            is_alike = gained * share < 1.0 and own in settings
+            is_needless = is_alike and _is_as_thrifty(appraisal, demand, settings.index(own), index)
+            return own if is_needless else settings[index]
+    return own
+
+
+def within_reach(
+    model: PerformanceModel[Any], fit: Fit, context: Context, demand: Demand, settings: list[Any]
+) -> list[Any]:
+    """The settings near a measured one, once enough were measured: beyond, the physics would speak alone.
+
+    Where the physics is known to be wrong, near means almost there. Where nothing was measured but reported, near is
+    near what would be advised without the reports, or near what several users reported alike. Where nothing that would
+    serve is near, as for ranges that are smaller than any that was measured, threads alone are held. Threads that the
+    application's own work holds dare nothing.
+    """
+    if fit.is_from_reports:
+        return reach.near_reported(model, fit, context, settings, anchor=_anchor(model, fit, context, demand))
+    if not isinstance(model, HasWork):
+        return reach.near_measured(model, fit, context, settings)
+    shown = model.without_work(fit, context, settings, demand)
+    near = set(reach.near_measured(model, fit, context, list(shown)))
+    return [setting for setting, asking in zip(settings, shown, strict=True) if asking in near]
+
+
+def _anchor(model: PerformanceModel[Any], fit: Fit, context: Context, demand: Demand) -> Any:
+    """What would be advised without the reports."""
+    before = fit.unreported or from_tables(model, context.place)
+    calm = unmeasured(model, before, context, demand)
+    candidates = list(model.candidates(before, context, calm))
+    near = within_reach(model, before, context, calm, candidates)
+    return choose(model, before, context, calm, candidates, near=near, standing=None)
+
+
+def unmeasured(model: PerformanceModel[Any], fit: Fit, context: Context, demand: Demand) -> Demand:
+    """The demand with no more threads than are near the SDK's default, where nothing was measured."""
+    if fit.observation_count > 0:
+        return demand
+    most = reach.most_unmeasured(model, context)
+    return replace(demand, thread_count_max=min(demand.thread_count_max or most, most))
+
+
+def default_setting(model: PerformanceModel[Any], context: Context, demand: Demand) -> Any:
+    """What the SDK does, or the most of it that the demand's limits allow."""
+    setting = model.default_setting(context)
+    if demand.thread_count_max is None and demand.memory_bytes_max is None:
+        return setting
+    return _default_within(model, context, demand)  # type: ignore[arg-type]  # as in `from_tables`
+
+
+# Until something is measured, all advice that stands is worked out with every snapshot.
+@lru_cache(maxsize=64)
+def _default_within(model: PerformanceModel[Any], context: Context, demand: Demand) -> Any:
+    setting, table = model.default_setting(context), from_tables(model, context.place)
+    appraisal = model.appraise(table, context, [setting], demand)
+    if objective.is_within([setting], appraisal, demand)[0]:
+        return setting
+    settings = list(model.candidates(table, context, demand))
+    points = objective.coordinates(model.setting_type, [setting, *settings])
+    return settings[int(np.argmin(np.abs(points[1:] - points[0]).sum(axis=1)))]
+
+
+def from_tables(model: PerformanceModel[Any], place: Place) -> Fit:
+    """What is known of a place where nothing was seen; asked for with every question about it, and always the same."""
+    return _from_tables(model, place)  # type: ignore[arg-type]  # models are values, or the only one of their kind
+
+
+@lru_cache(maxsize=64)
+def _from_tables(model: PerformanceModel[Any], place: Place) -> Fit:
+    return model.fit(place, (), prior=None, seed=0)
+
+
+def _since_change(fit: Fit, context: Context) -> list[Cell] | None:
+    """What was measured since the place became a new one; None where it did not, or where nothing was measured."""
+    if fit.changed_at is None or fit.earlier or fit.is_from_reports:
+        return None
+    return [c for c in fit.cells if evidence.is_current(c, fit) and evidence.is_about(c, context)]
+
+
+def _is_new_since_change(model: PerformanceModel[Any], since: list[Cell] | None) -> bool:
+    """Whether little was measured since the place changed, or all of it with about as many threads."""
+    if since is None:
+        return False
+    threads = evidence.thread_counts(model, since)
+    is_little = 0 < sum(cell.count for cell in since) < _SINCE_CHANGE_MIN
+    return is_little or (len(threads) > 0 and not reach.tells_of_fewer(threads))
+
+
+def _is_as_thrifty(appraisal: Appraisal, demand: Demand, own: int, chosen: int) -> bool:
+    """Whether the SDK's own setting is good enough as well, and takes no more connections than what was chosen.
+
+    Who is frugal is told what takes the least of everything.
+    """
+    is_good = objective.rank(appraisal, demand.objective)[own] < np.inf
+    few = appraisal.connection_count[own] <= appraisal.connection_count[chosen]
+    return bool(is_good and few and demand.objective is not Objective.FRUGAL)
+
+
+def _may_stand(
+    model: PerformanceModel[Any], fit: Fit, context: Context, demand: Demand, settings: list[Any]
+) -> bool:
+    """Whether old advice, the first setting, keeps the limits and is as near to what was measured as new has to be."""
+    old = settings[:1]
+    if not objective.is_within(old, model.appraise(fit, context, old, demand), demand)[0]:
+        return False
+    return old[0] in within_reach(model, fit, context, demand, settings)
+
+
+def _is_as_good(appraisal: Appraisal, demand: Demand, standing: int, best: int) -> bool:
+    ranks = objective.rank(appraisal, demand.objective, slack=_KEEP_WITHIN)
+    return bool(ranks[standing] <= ranks[best] + objective.kept_within(demand.objective))

@@ -1,0 +1,93 @@
+"""Knows how advice explains itself: what is expected, on what that rests, what limits it, and what is not dared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from penstock.models.model import Fit, PerformanceModel
+from penstock.optimizer import objective
+from penstock.optimizer.verdict import LIMITS
+from penstock.units import counted, quantity
+from penstock.vocabulary import Basis, Demand, Estimate, Prediction
+
+UNDARED = "are not advised before probes have tried more"
+_LIMITS = LIMITS | {
+    "host-ceiling": "a ceiling on the path is reached: the host's network, the way, or the service",
+    "message-groups": "each message group has one receiver at a time, and there are few",
+    "demand": "this carries what was asked for",
+    "unsure": "what limits it cannot be told from what was measured",
+}
+_DEMAND_SHARE = 0.98  # of a rate that was asked for: what comes so near carries it
+
+
+def expectation(metric: str, prediction: Prediction, aim: str, basis: Basis, limit: str) -> str:
+    """What is expected with the setting, what it was chosen for, on what that rests, and what is in the way."""
+    expected = prediction.get(metric)
+    reached = f"Expects {_range(metric, expected)}" if expected is not None else "Follows the model"
+    rest = {
+        Basis.PRIOR: "from tables and neighbours, nothing was measured here",
+        Basis.REPORTED: "reported by applications, not measured here",
+        Basis.MODEL: "from what was measured at other settings here",
+        Basis.MEASURED: "measured at this setting or within a tenth of it",
+        Basis.DEFAULT: "by default",
+    }[basis]
+    return f"{reached} with the {aim}, {rest}; {limit}."
+
+
+def aim_words(demand: Demand) -> str:
+    """What the setting is chosen for."""
+    return {
+        "throughput": "connections that are worth what they bring",
+        "peak": "connections that reach the best",
+        "latency": "shortest time for one",
+        "frugal": "least memory, connections and requests that reach 80 % of the best",
+    }[demand.objective.value]
+
+
+def limit_words(model: PerformanceModel[Any], prediction: Prediction, demand: Demand, bottleneck: str) -> str:
+    """What is in the way; of a demand, whether it is met by what is expected."""
+    limit = _LIMITS.get(bottleneck, "what limits it is not known yet")
+    expected, asked = prediction.get(model.value_metric), demand.message_rate_per_second
+    if expected is None or asked is None or expected.expected >= asked:
+        return limit
+    if falls_short(model, prediction, demand):
+        short = f"this falls short of the {quantity(model.value_metric, asked)} that were asked for"
+        return short if bottleneck == "demand" else f"{limit}, and {short}"
+    return "this carries what was asked for to within 2 %" if bottleneck == "demand" else limit
+
+
+def falls_short(model: PerformanceModel[Any], prediction: Prediction, demand: Demand) -> bool:
+    """Whether clearly less is expected than the rate that was asked for."""
+    expected, asked = prediction.get(model.value_metric), demand.message_rate_per_second
+    return expected is not None and asked is not None and expected.expected < _DEMAND_SHARE * asked
+
+
+def suspicion_words(fit: Fit) -> Iterator[str]:
+    """What speaks for a change, while one is suspected."""
+    suspicion = fit.suspicion
+    if not suspicion.is_raised:
+        return
+    if suspicion.subject:
+        share = f"{100 * suspicion.subject_ratio:.0f} % of the time that was expected"
+        found = f"In the newest measurement {suspicion.subject} took {share}"
+    else:
+        found = (
+            f"The newest measurement reached {100 * suspicion.value_ratio:.0f} % of what was expected of it"
+        )
+    before = "" if suspicion.is_surprised else "Several measurements in a row lie to one side. "
+    yield f"Changed? {before}{found}; this advice waits for the next."
+
+
+def undared_words(candidates: list[Any], near: list[Any], setting: Any) -> Iterator[str]:
+    """Why twice as many would bring more and are not advised, where the most that is dared was chosen."""
+    advised, dared, most = (
+        objective.thread_counts(some).max(initial=0.0) for some in ([setting], near, candidates)
+    )
+    if dared <= advised < most:
+        yield f"More than {counted(round(advised), 'thread')} {UNDARED}."
+
+
+def _range(metric: str, estimate: Estimate) -> str:
+    low, expected, high = (quantity(metric, v) for v in (estimate.low, estimate.expected, estimate.high))
+    return f"{expected} (90 %: {low} to {high})"

@@ -23,7 +23,6 @@ from penstock.daemon.spending.tariffs import Way
 from penstock.models.prices import NetworkPath
 from penstock.models.s3.download import S3DownloadSetting
 from penstock.models.s3.upload import S3UploadSetting
-from penstock.models.sqs.setting import SqsDeliverySetting
 from penstock.units import GiB, KiB, MiB
 from penstock.vocabulary import (
     Basis,
@@ -38,11 +37,6 @@ from penstock.vocabulary import (
 )
 from tests.factories import a_queue_setting
 
-SETTING_TYPES = {
-    "s3_upload": S3UploadSetting,
-    "s3_download": S3DownloadSetting,
-    "sqs_delivery": SqsDeliverySetting,
-}
 SETTINGS: Mapping[str, Setting] = {
     "s3_upload": S3UploadSetting(thread_count=32, part_size_bytes=16 * MiB),
     "s3_download": S3DownloadSetting(thread_count=32, range_size_bytes=16 * MiB),

@@ -14,7 +14,7 @@ from penstock.client.advice import Advice, Adviser
 from penstock.client.reporting import Reporter
 from penstock.client.transfers.boto3_transfers import upload_file
 from penstock.lab.link import LinkTruth
-from penstock.lab.worlds import NEAR, World
+from penstock.lab.worlds import NEAR
 from penstock.models.s3.upload import S3UploadSetting
 from penstock.trial.stage import lab_endpoint
 from penstock.units import MiB
@@ -69,8 +69,7 @@ def uploads(
     server: Served, reporter: Reporter, folder: Path, path: Path, keys: list[str], *, link: LinkTruth = LINK
 ) -> list[Observation[Any]]:
     """What is reported of uploads to these keys, all at once."""
-    world = World(name="short", story="for a test", link=link, queue=NEAR.queue)
-    with lab_endpoint("s3", world, folder) as url:
+    with lab_endpoint("s3", dataclasses.replace(NEAR, link=link), folder) as url:
         client = plain_client("s3", url)
         client.create_bucket(Bucket="bucket")
         advice = advice_of(server)
@@ -136,8 +135,7 @@ def test_an_upload_that_fails_raises_what_boto3_raises_and_is_not_reported(
     """There is nothing to learn from it; and without a bucket there is no upload."""
     from boto3.exceptions import S3UploadFailedError
 
-    world = World(name="short", story="for a test", link=LINK, queue=NEAR.queue)
-    with lab_endpoint("s3", world, tmp_path) as url:
+    with lab_endpoint("s3", dataclasses.replace(NEAR, link=LINK), tmp_path) as url:
         client = plain_client("s3", url)
         with pytest.raises(S3UploadFailedError, match="NoSuchBucket"):
             upload_file(client, path, "nowhere", "key", advice=advice_of(server), reporter=reporter)

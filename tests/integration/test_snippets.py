@@ -19,7 +19,7 @@ from penstock.lab.worlds import NEAR
 from penstock.trial.stage import CREDENTIALS, lab_endpoint
 from penstock.units import GiB, MiB
 from tests.integration.scripted_advisor import (
-    SETTING_TYPES,
+    SETTINGS,
     ScriptedAdvisor,
     Served,
     a_recommendation,
@@ -58,7 +58,7 @@ PYTHON = [page for page in PAGES if blocks(page, "python")]
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     """A daemon that is found."""
-    advisor = ScriptedAdvisor([a_recommendation(operation) for operation in SETTING_TYPES])
+    advisor = ScriptedAdvisor([a_recommendation(operation) for operation in SETTINGS])
     with served_in_thread(tmp_path, advisor) as running:
         monkeypatch.setenv("PENSTOCK_SOCKET", str(running.socket_path))
         monkeypatch.setenv("PENSTOCK_SNAPSHOT", str(running.snapshot_path))

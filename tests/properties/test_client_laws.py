@@ -18,22 +18,15 @@ from hypothesis import strategies as st
 from penstock.client.advice import Adviser
 from penstock.client.lease import Lease
 from penstock.client.reporting import Reporter
+from tests.advice import an_answer
 from tests.integration.all_of_the_client import SIZE, adapt, usable
 
-ADVICE = {
-    "operation": "s3_upload",
-    "payload_size_bytes": SIZE,
-    "setting": {"thread_count": 8, "part_size_bytes": 8 << 20},
-    "derived": {
-        "connection_pool_count": 9,
-        "multipart_threshold_bytes": 8 << 20,
-        "rate_limit_bytes_per_second": 1e8,
-    },
-    "demand": {"object_count": 3},
-    "basis": "measured",
-    "explanation": "because",
-    "expires_at": "2999-01-01T00:00:00Z",
+DERIVED = {
+    "connection_pool_count": 9,
+    "multipart_threshold_bytes": 8 << 20,
+    "rate_limit_bytes_per_second": 1e8,
 }
+ADVICE = an_answer(derived=DERIVED, demand={"object_count": 3})
 NUMBERS = st.integers() | st.floats() | st.sampled_from([10**400, -(10**400), 1e18, 2**63, True])
 ANYTHING: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | NUMBERS | st.text(max_size=8),

@@ -28,8 +28,6 @@ from penstock.client.transfers.many_files import (
 from penstock.units import GiB, KiB, MiB
 from tests.advice import an_advice
 
-Ask = Callable[[int, int], Advice]
-
 
 def advice(threads: int, part_mib: int = 8, basis: str = "measured") -> Advice:
     """So many threads."""

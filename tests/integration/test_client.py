@@ -31,12 +31,6 @@ def an_adviser(folder: Path) -> Adviser:
     return Adviser(socket=str(folder / "penstock.sock"), snapshot=str(folder / "recommendations.json"))
 
 
-def publish(server: Served) -> None:
-    """Let the daemon publish, from this thread: nobody watches here."""
-    server.advisor.generation += 1
-    server.api.publish()
-
-
 def test_a_standing_question_is_answered_by_the_file_alone(server: Served) -> None:
     """The daemon is not asked for what it has published, and sizes nearby share the advice."""
     adviser = an_adviser(server.socket_path.parent)
@@ -52,7 +46,7 @@ def test_new_advice_is_noticed(server: Served) -> None:
     adviser = an_adviser(server.socket_path.parent)
     assert adviser.advise("s3_upload", GiB).explanation == "32 threads reach the ceiling of this host."
     server.advisor.recommendations = [a_recommendation(explanation="new")]
-    publish(server)
+    server.publish()
     assert adviser.advise("s3_upload", GiB).explanation == "new"
 
 
@@ -451,7 +445,7 @@ def test_an_application_that_closes_every_file_still_gets_advice(server: Served,
     other = os.open(tmp_path / "other", os.O_CREAT | os.O_WRONLY)
     assert other == number
     server.advisor.recommendations = [a_recommendation(explanation="new")]
-    publish(server)
+    server.publish()
     assert adviser.advise("s3_upload", GiB).explanation == "new"
     assert os.write(other, b"still open") == 10
     os.close(other)
@@ -463,7 +457,7 @@ def test_many_threads_notice_a_new_snapshot_once(server: Served) -> None:
     before = descriptor_count()
     with ThreadPoolExecutor(8) as threads:
         for _ in range(10):
-            publish(server)
+            server.publish()
             bases = threads.map(lambda _: adviser.advise("s3_upload", GiB).basis, range(16))
             assert set(bases) == {"measured"}
     assert descriptor_count() <= before + 1

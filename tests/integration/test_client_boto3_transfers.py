@@ -20,7 +20,7 @@ from penstock.trial.stage import lab_endpoint
 from penstock.units import MiB
 from penstock.vocabulary import Observation
 from tests.factories import a_link
-from tests.integration.scripted_advisor import Served, a_recommendation, served_in_thread
+from tests.integration.scripted_advisor import ScriptedAdvisor, Served, a_recommendation, served_in_thread
 from tests.real.servers import plain_client
 
 SIZE = 21 * MiB
@@ -31,14 +31,9 @@ LINK = a_link()
 def server(tmp_path: Path) -> Iterator[Served]:
     """A daemon that advises six threads and parts of 5 MiB."""
     setting = S3UploadSetting(thread_count=6, part_size_bytes=5 * MiB)
-    with served_in_thread(tmp_path) as running:
-        running.advisor.recommendations = [
-            dataclasses.replace(
-                a_recommendation(),
-                setting=setting,
-                derived={"multipart_threshold_bytes": 8.0 * MiB, "connection_pool_count": 7.0},
-            )
-        ]
+    derived = {"multipart_threshold_bytes": 8.0 * MiB, "connection_pool_count": 7.0}
+    advice = a_recommendation(setting=setting, derived=derived)
+    with served_in_thread(tmp_path, ScriptedAdvisor([advice])) as running:
         yield running
 
 

@@ -20,7 +20,7 @@ from penstock.models.s3.download import S3DownloadSetting
 from penstock.trial.stage import lab_endpoint
 from penstock.units import KiB, MiB
 from tests.advice import a_download_advice
-from tests.integration.scripted_advisor import Served, a_recommendation, served_in_thread
+from tests.integration.scripted_advisor import ScriptedAdvisor, Served, a_recommendation, served_in_thread
 from tests.integration.test_client_upload_files import LINK
 from tests.integration.uploading import LIBRARIES, session_of
 from tests.real.servers import plain_client
@@ -140,13 +140,10 @@ def test_a_key_that_leads_out_of_the_folder_is_not_followed(tmp_path: Path) -> N
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     """A daemon that advises three threads for downloads."""
-    with served_in_thread(tmp_path) as running:
-        setting = S3DownloadSetting(thread_count=3, range_size_bytes=MiB)
-        derived = {"connection_pool_count": 4, "multipart_threshold_bytes": MiB}
-        advice = a_recommendation("s3_download")
-        running.advisor.recommendations = [dataclasses.replace(advice, setting=setting, derived=derived)]
-        running.advisor.region = "eu-central-1"
-        running.publish()
+    setting = S3DownloadSetting(thread_count=3, range_size_bytes=MiB)
+    derived = {"connection_pool_count": 4, "multipart_threshold_bytes": MiB}
+    advice = a_recommendation("s3_download", setting=setting, derived=derived)
+    with served_in_thread(tmp_path, ScriptedAdvisor([advice], region="eu-central-1")) as running:
         monkeypatch.setenv("PENSTOCK_SOCKET", str(running.socket_path))
         monkeypatch.setenv("PENSTOCK_SNAPSHOT", str(tmp_path / "none"))
         yield running

@@ -26,7 +26,7 @@ from penstock.trial.stage import CREDENTIALS, lab_endpoint
 from penstock.units import MiB
 from tests.factories import a_link
 from tests.integration import uploading
-from tests.integration.scripted_advisor import Served, a_recommendation, served_in_thread
+from tests.integration.scripted_advisor import ScriptedAdvisor, Served, a_recommendation, served_in_thread
 from tests.integration.uploading import LIBRARIES, session_of, stored, unfinished, upload
 from tests.real.servers import plain_client
 
@@ -65,8 +65,7 @@ def client(url: str) -> Iterator[Any]:
 def server(tmp_path: Path) -> Iterator[Served]:
     """A daemon that advises seven threads."""
     setting = S3UploadSetting(thread_count=7, part_size_bytes=5 * MiB)
-    with served_in_thread(tmp_path) as running:
-        running.advisor.recommendations = [dataclasses.replace(a_recommendation(), setting=setting)]
+    with served_in_thread(tmp_path, ScriptedAdvisor([a_recommendation(setting=setting)])) as running:
         yield running
 
 

@@ -145,6 +145,9 @@ def test_without_advice_libraries_with_rules_of_their_own_are_left_alone() -> No
     assert s3fs.put_arguments(GiB, advice=default) == {}
 
 
+FOREIGN = {"boto3", "botocore", "aiobotocore", "s3transfer", "awscrt", "s3fs", "aiohttp", "numpy", "msgspec"}
+
+
 @pytest.mark.parametrize("module", ["boto3", "aiobotocore", "awscrt", "s3fs", "targets.table"])
 def test_an_adapter_imports_without_its_library_and_without_ours(module: str) -> None:
     """An application's environment needs nothing but the standard library to import it."""
@@ -153,8 +156,4 @@ def test_an_adapter_imports_without_its_library_and_without_ours(module: str) ->
         "in (getattr(sys.modules[m], '__file__', None) or '')))"
     )
     done = ran([sys.executable, "-c", program], check=True)
-    assert not set(done.stdout.split()) & _foreign()
-
-
-def _foreign() -> set[str]:
-    return {"boto3", "botocore", "aiobotocore", "s3transfer", "awscrt", "s3fs", "aiohttp", "numpy", "msgspec"}
+    assert FOREIGN.isdisjoint(done.stdout.split())

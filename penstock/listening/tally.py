@@ -267,20 +267,13 @@ class _Slices:
 class _Counting:
     def __init__(self, began_seconds: float, heard_seconds: float) -> None:
         self.heard_seconds = heard_seconds  # when it was last told of
-        self._attempt_count = self._refused_count = 0
-        self._latency_seconds = self._latency_seconds_squared = 0.0
+        self.totals = Totals()
         self._began_seconds = began_seconds
         self._periods: dict[int, _Period] = {}
         self.past = _Period()  # what has left the window
         self._slices = _Slices(int(heard_seconds // SLICE_SECONDS))
         # When anything was in flight: apart from each other, in order. What lies before the oldest is forgotten.
         self._active: deque[tuple[float, float]] = deque(maxlen=_GAP_COUNT_MAX)
-
-    @property
-    def totals(self) -> Totals:
-        return Totals(
-            self._attempt_count, self._latency_seconds, self._latency_seconds_squared, self._refused_count
-        )
 
     def add(self, heard: Heard, at_seconds: float) -> None:
         self.heard_seconds = at_seconds
@@ -295,10 +288,13 @@ class _Counting:
         period.failed_count += heard.is_failed
         latency_seconds = max(heard.latency_seconds, _LATENCY_SECONDS_MIN)
         period.latency_classes[class_of(latency_seconds)] += 1
-        self._attempt_count += 1
-        self._refused_count += heard.is_refused
-        self._latency_seconds += latency_seconds
-        self._latency_seconds_squared += latency_seconds * latency_seconds
+        known = self.totals
+        self.totals = Totals(
+            known.attempt_count + 1,
+            known.latency_seconds + latency_seconds,
+            known.latency_seconds_squared + latency_seconds * latency_seconds,
+            known.refused_count + heard.is_refused,
+        )
         began = at_seconds - latency_seconds
         self._slices.add(began, at_seconds)
         if began >= number * PERIOD_SECONDS and self._active:

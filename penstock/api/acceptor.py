@@ -92,12 +92,10 @@ class Acceptor:
     def _receive(self, connection: socket.socket) -> None:
         connection.setblocking(False)  # noqa: FBT003  # as above
         peer = peer_behind(connection)
-        is_in_control = peer.is_in_control(self.control_gid)
-        refusal = self.places.refusal(peer.uid, is_in_control=is_in_control)
+        refusal = self.places.take(peer.uid, is_in_control=peer.is_in_control(self.control_gid))
         if refusal is not None:
             _refuse(connection, refusal)
             return
-        self.places.take(peer.uid, is_in_control=is_in_control)
         task = self._loop.create_task(self._bring_in(connection, peer))
         self._newcomers.add(task)
         task.add_done_callback(self._newcomers.discard)

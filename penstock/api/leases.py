@@ -122,7 +122,7 @@ class LeaseBook:
         now: datetime,
     ) -> Lease:
         """Write a new lease in. Raises TooManyLeasesError."""
-        refusal = self._places.refusal(uid, is_in_control=is_in_control)
+        refusal = self._places.take(uid, is_in_control=is_in_control)
         if refusal is not None:
             raise TooManyLeasesError(f"there is no lease for this one: {refusal}; close some, or do without")
         self._granted_count += 1
@@ -134,7 +134,6 @@ class LeaseBook:
             is_in_control=is_in_control,
             granted_at=now,
         )
-        self._places.take(uid, is_in_control=is_in_control)
         self._leases[lease.lease_id], self._appetites[lease.lease_id] = lease, wanted
         self._shares = None
         return lease

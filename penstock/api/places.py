@@ -27,8 +27,8 @@ class Places:
     def __len__(self) -> int:
         return self._count_by_uid.total()
 
-    def refusal(self, uid: int, *, is_in_control: bool) -> str | None:
-        """Why this user gets none now, as the end of a sentence; None when he may take one."""
+    def take(self, uid: int, *, is_in_control: bool) -> str | None:
+        """Hold one more; or why this user gets none now, as the end of a sentence."""
         held = self._count_by_uid[uid]
         if len(self) >= self._count_max:
             return f"all {self._count_max} are taken"
@@ -36,12 +36,9 @@ class Places:
             return f"this user holds {held}, and no user may hold more"
         if not is_in_control and held >= _OVER_FREE * self._free_to_strangers():
             return f"this user holds {held}, and few are left for the others"
-        return None
-
-    def take(self, uid: int, *, is_in_control: bool) -> None:
-        """Hold one more."""
         self._count_by_uid[uid] += 1
         self._strangers += not is_in_control
+        return None
 
     def give_back(self, uid: int, *, is_in_control: bool) -> None:
         """Hold one less."""

@@ -13,8 +13,7 @@ ROOT, HOSTILE, OTHER, NEXT = 0, 1, 2, 3
 def filled(places: Places, uid: int, *, is_in_control: bool = False) -> int:
     """How many more this user gets when he takes all that he can."""
     count = 0
-    while places.refusal(uid, is_in_control=is_in_control) is None:
-        places.take(uid, is_in_control=is_in_control)
+    while places.take(uid, is_in_control=is_in_control) is None:
         count += 1
     return count
 
@@ -50,10 +49,9 @@ def test_the_reserve_is_kept_whatever_strangers_do(count_max: int, acts: list[tu
     """No more places than there are, none below nothing, and one in sixteen is root's whenever he comes."""
     places, held = Places(count_max, count_max), dict.fromkeys(range(6), 0)
     for uid, is_coming in acts:
-        if is_coming and places.refusal(uid, is_in_control=uid == ROOT) is None:
-            places.take(uid, is_in_control=uid == ROOT)
-            held[uid] += 1
-        elif not is_coming and held[uid]:
+        if is_coming:
+            held[uid] += places.take(uid, is_in_control=uid == ROOT) is None
+        elif held[uid]:
             places.give_back(uid, is_in_control=uid == ROOT)
             held[uid] -= 1
         assert len(places) == sum(held.values()) <= count_max

@@ -163,6 +163,19 @@ async def test_what_probes_know_outlives_the_process(house: House) -> None:
     assert not house.journal.entries
 
 
+async def test_closing_without_credentials_leaves_what_is_kept_to_the_sweep(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where they went while no process was there: a stop goes on with the other probes, and closes the database."""
+    probe = house.probe(DELIVERY.name)
+    plan = a_delivery_plan(cost_max=Cost(transferred_bytes=MiB, request_count=100, duration_seconds=20.0))
+    assert isinstance(await probe.run(plan), Observation)
+    await house.prober._rest()
+    monkeypatch.setenv("AWS_PROFILE", "gone")
+    await probe.close()
+    assert len(house.journal.entries) == 1
+
+
 async def test_a_probe_that_is_cancelled_has_removed_what_it_made(house: House) -> None:
     """When the cancellation returns, and its cost is known."""
     probe = house.probe(UPLOAD.name)

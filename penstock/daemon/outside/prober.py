@@ -19,7 +19,7 @@ from penstock.clock import Clock
 from penstock.daemon.config import Configuration
 from penstock.operations.operation import Equipment, Operation, Service
 from penstock.operations.sections.section import Section
-from penstock.probes.outside import MessageQueues, ObjectStore, Unreachable
+from penstock.probes.outside import MessageQueues, ObjectStore, RequestError, Unreachable
 from penstock.probes.probe import Journal, Leftover, NoJournal, Probe, inconclusive
 from penstock.processes import memory
 from penstock.processes.companion import Companion, Remote
@@ -208,5 +208,5 @@ class _ProbeThere:
 
     async def close(self) -> None:
         if self._prober.is_holding:
-            with contextlib.suppress(Unreachable):
+            with contextlib.suppress(RequestError):  # what it kept is in the journal, for the next sweep
                 await self._prober.ask("close", self._key)

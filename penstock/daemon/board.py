@@ -88,7 +88,6 @@ class Board:
         self.generation += 1
 
     def fit(self, place: Place) -> Fit | None:
-        """The last fit of a place."""
         posting = self._postings.get(place)
         return posting.fit if posting else None
 

@@ -44,7 +44,6 @@ class Probers:
     seats: Annotated[tuple[Seat, ...], msgspec.Meta(max_length=SEAT_COUNT_MAX)] = ()
 
     def has(self, host: str) -> bool:
-        """Whether it has a seat."""
         return any(seat.host == host for seat in self.seats)
 
 

@@ -71,7 +71,6 @@ class Dialogue:
         send(self._writer, ("tell", 0, name, arguments))
 
     def close(self) -> None:
-        """Hang up."""
         self._writer.close()
 
     async def _cancel(self, number: int, answer: asyncio.Future[Any]) -> None:

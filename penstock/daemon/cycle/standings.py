@@ -103,7 +103,6 @@ class Standings:
     # --- What happens
 
     def note_attempt(self, context: Context, at: datetime) -> None:
-        """A probe began."""
         count = self._standings[context].attempt_count + 1
         self._change(context, attempt_count=count, last_attempt_at=at, postponed_until=None)
 

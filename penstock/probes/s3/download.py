@@ -194,7 +194,6 @@ class _Download(Crew[S3DownloadSetting]):
         return self.read_before_bytes + self.moved_bytes
 
     async def move(self, thread: int, number: int) -> None:
-        """Read a range."""
         del thread
         range_bytes, size_bytes = self.allotment.body_bytes, self.allotment.size_bytes(number)
         slot_count = max(1, self.source.size_bytes // range_bytes)  # places where a range can begin
@@ -209,7 +208,6 @@ class _Download(Crew[S3DownloadSetting]):
         self.first_byte_seconds.append(reading.first_byte_seconds)
 
     def why_nothing(self) -> str:
-        """See the base."""
         size = format_bytes(self.allotment.body_bytes)
         seconds = format_seconds(self.allotment.cost_max.duration_seconds)
         return f"no range of {size} came within {seconds}: allow more time, or probe smaller ranges"

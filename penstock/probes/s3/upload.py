@@ -171,7 +171,6 @@ class _Upload(Crew[S3UploadSetting]):
         return self.lost_count > 0
 
     async def carry_out(self) -> None:
-        """See the base."""
         if not self._is_multipart:
             await self.work()
             return
@@ -186,7 +185,6 @@ class _Upload(Crew[S3UploadSetting]):
             self.complete_seconds = self.elapsed_seconds() - started_seconds
 
     async def move(self, thread: int, number: int) -> None:
-        """Send a part, or an object."""
         size_bytes, part_number = self.allotment.size_bytes(number), number + 1
         body = self.body if size_bytes == len(self.body) else self.body[:size_bytes]
         written = self.written
@@ -221,7 +219,6 @@ class _Upload(Crew[S3UploadSetting]):
         )
 
     def why_nothing(self) -> str:
-        """See the base."""
         seconds = format_seconds(self.plan.cost_max.duration_seconds)
         if self._is_multipart and self.written.upload_id is None:
             return f"beginning an upload was not answered in time, within {seconds}: see what keeps the service silent"

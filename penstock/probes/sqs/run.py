@@ -94,7 +94,6 @@ class Bodies:
     owner: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
 
     def body(self, sequence: int) -> str:
-        """Of one message."""
         return f"{self.owner}:{sequence:08x}:".ljust(self.size_bytes, ".")
 
     def sequence_of(self, body: str) -> int:
@@ -185,7 +184,6 @@ class DeleteBrake:
         return self._spacing_seconds > 0
 
     async def hold(self) -> None:
-        """Wait before a request."""
         now = self._clock.monotonic_seconds()
         at_seconds = max(now, self._next_at_seconds) if self.is_shared else now
         self._next_at_seconds = at_seconds + self._spacing_seconds

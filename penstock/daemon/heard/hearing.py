@@ -12,6 +12,7 @@ read into one piece of memory, which is wiped, because keys and tokens are in it
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 import socket
@@ -184,15 +185,9 @@ def _stamped_seconds(ancillary: list[tuple[int, int, bytes]]) -> float:
 
 
 def _opened(section: ListenSection, troubles: Troubles) -> socket.socket | None:
-    family = socket.AF_INET6 if ":" in section.address else socket.AF_INET
-    opened = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
-    opened.setblocking(False)  # noqa: FBT003 - the method takes no other
-    opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
-    opened.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
     try:
-        opened.bind((section.address, section.port))
+        opened = _bound(section)
     except OSError as trouble:
-        opened.close()
         troubles.note(
             "listen",
             f"cannot hear applications on {section.address} port {section.port}, UDP: {trouble.strerror}; end what "
@@ -200,6 +195,20 @@ def _opened(section: ListenSection, troubles: Troubles) -> socket.socket | None:
         )
         return None
     troubles.note("listen", None)
+    return opened
+
+
+def _bound(section: ListenSection) -> socket.socket:
+    """Raises OSError."""
+    family = socket.AF_INET6 if ":" in section.address else socket.AF_INET
+    with contextlib.ExitStack() as unless_bound:
+        opened = unless_bound.enter_context(
+            socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+        )
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
+        opened.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        opened.bind((section.address, section.port))
+        unless_bound.pop_all()
     return opened
 
 

@@ -143,6 +143,23 @@ async def test_a_port_that_is_taken_is_a_trouble() -> None:
     assert not hearing.is_listening
 
 
+async def test_a_host_without_ipv6_is_a_trouble_of_who_wants_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its kernel makes no such socket; the daemon lives all the same."""
+
+    def refuse(*_arguments: object) -> socket.socket:
+        raise OSError(97, "Address family not supported by protocol")
+
+    troubles = Troubles(SystemClock())
+    with monkeypatch.context() as without:
+        without.setattr(socket, "socket", refuse)
+        section = ListenSection(is_enabled=True, address="::1")
+        task = asyncio.create_task(Hearing(SystemClock()).listen(section, troubles))
+        await asyncio.wait({task}, timeout=0.1)
+    assert not task.done()
+    task.cancel()
+    assert "Address family not supported" in troubles.now()[0].sentence
+
+
 async def test_uploads_are_held_against_the_advice_and_do_not_move_it() -> None:
     """Too few in flight would gain, with an interval; the advice itself is what it was."""
     board, hearing = a_board(), Hearing(Noon())

@@ -8,7 +8,7 @@ import grp
 import re
 import socket
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,7 +37,7 @@ class HostSample:
 
     total_ticks: int = 0
     busy_ticks: int = 0
-    own_ticks: int = 0  # of this process and its children
+    own_ticks: int = 0  # of this process and its children: the one that fits is our own work, too
     received_bytes: int = 0
     transmitted_bytes: int = 0
     received_packet_count: int = 0
@@ -66,7 +66,8 @@ def sample(root: Path = Path("/"), statistics: Statistics | None = None) -> Host
     def moved(counter: str) -> int:
         return sum(_number(interface / "statistics" / counter) for interface in interfaces)
 
-    own_received, own_transmitted = _own_bytes(root / "proc")
+    children = _children(root / "proc")
+    own_received, own_transmitted = _moved_by(root / "proc", children)
     exceeded: dict[str, int] = {}
     for interface in interfaces:
         for name, count in (statistics or driver_statistics)(interface.name).items():
@@ -75,7 +76,7 @@ def sample(root: Path = Path("/"), statistics: Statistics | None = None) -> Host
     return HostSample(
         total_ticks=total,
         busy_ticks=busy,
-        own_ticks=_own_ticks(text_of(root / "proc/self/stat")) + _children_ticks(root / "proc"),
+        own_ticks=sum(_ticks(text_of(root / f"proc/{process}/stat")) for process in ("self", *children)),
         received_bytes=moved("rx_bytes"),
         transmitted_bytes=moved("tx_bytes"),
         received_packet_count=moved("rx_packets"),
@@ -142,12 +143,6 @@ def _processor_ticks(stat: str) -> tuple[int, int]:
     return busy + idle + waiting + stolen, busy
 
 
-def _children_ticks(proc: Path) -> int:
-    """Of children that live: the one that fits is our own work, too."""
-    stats = (text_of(proc / child / "stat") for child in _children(proc))
-    return sum(_own_ticks(stat) for stat in stats if stat)
-
-
 def _children(proc: Path, process: str = "self") -> list[str]:
     """And theirs: what probes has others beside it."""
     found: list[str] = []
@@ -157,14 +152,14 @@ def _children(proc: Path, process: str = "self") -> list[str]:
     return found + [theirs for child in found for theirs in _children(proc, child)]
 
 
-def _own_bytes(proc: Path) -> tuple[int, int]:
+def _moved_by(proc: Path, children: Sequence[str]) -> tuple[int, int]:
     """What the children of this process have read and written by read(2) and write(2), which is how uvloop does it.
 
     The kernel counts that for each process, and counts the bytes of sockets for none. Only children speak to AWS.
     Beside the network it holds pipes, which are little; what this process reads and writes is not: its database, /proc,
     and answers to whoever asks, by megabytes a second. Where it is not counted, all traffic looks like that of others.
     """
-    accounts = [text_of(proc / child / "io") for child in _children(proc)]
+    accounts = [text_of(proc / child / "io") for child in children]
     found = [
         sum(int(match.group(1)) for text in accounts if (match := re.search(pattern, text, re.MULTILINE)))
         for pattern in (r"^rchar: (\d+)$", r"^wchar: (\d+)$")
@@ -172,7 +167,7 @@ def _own_bytes(proc: Path) -> tuple[int, int]:
     return found[0], found[1]
 
 
-def _own_ticks(stat: str) -> int:
+def _ticks(stat: str) -> int:
     """User and system time of the process and of children that ended; the name in brackets may hold anything."""
     fields = stat.rpartition(")")[2].split()
     return sum(map(int, fields[11:15]))

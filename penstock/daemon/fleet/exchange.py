@@ -12,7 +12,7 @@ import hashlib
 import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, asdict, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -173,10 +173,7 @@ class Fleet:
             "written_count": self._written_count,
             "places": [
                 {
-                    "operation": place.operation,
-                    "region": place.region,
-                    "instance_type": place.instance_type,
-                    "service_class": place.service_class,
+                    **asdict(place),
                     "observation_count": len(known.prior.evidence),
                     "host_count": len({one.host for one in known.prior.evidence}),
                     "newest_observation_at": _newest_at(known.prior),

@@ -85,9 +85,7 @@ def list_experiments(*, as_json: bool) -> None:
         )
         for r in rows
     ]
-    print_table(
-        ("", "study", "figures", "time at most", "bytes at most", "requests at list price"), shown, title=""
-    )
+    print_table(("", "study", "figures", "time at most", "bytes at most", "requests at list price"), shown)
     click.echo()
     for study, title in STUDIES.items():
         click.echo(f"{study}: {title}")
@@ -133,7 +131,7 @@ def show_experiment(*, name: str, as_json: bool) -> None:
     click.echo(f"{experiment.title}\n{experiment.summary}\n{source}\n")
     if document["facts"]:
         rows = [(f.name, f.words(f.value), f.kind.value or "-", f.verdict.value) for f in facts_of(name)]
-        print_table(("figure", "published", "kind", "in the lab"), rows, title="")
+        print_table(("figure", "published", "kind", "in the lab"), rows)
     click.echo(f"\n{len(steps)} steps; {_cost_sentence(experiment.cost(Form.FULL))}")
 
 

@@ -274,10 +274,10 @@ class Experiment:
     study: str  # "000" to "004"
     section: str
     summary: str
-    steps: Callable[[Form], Sequence[Step]] = lambda _: ()
+    steps: Callable[[Form], Sequence[Step]]
     quantities: Callable[[Records], Quantities] = lambda _: {}
     intervals: Callable[[Records], Intervals] = lambda _: {}
-    plots: Callable[[Records], Sequence[Plot]] = lambda _: ()
+    plots: Callable[[Records], Sequence[Plot]]
     grids: Callable[[Records], Sequence[Grid]] = lambda _: ()
     has_places: bool = False  # what other hosts measured is compared with it
     needs_endpoint: bool = False  # of one's own: it is about another host, and not about AWS

@@ -100,7 +100,7 @@ def _percent(fact: Fact, value: float | None) -> str:
     return "-" if difference is None else f"{round(100 * difference, 1) + 0.0:+.1f} %"  # never -0.0
 
 
-def svg_of(plot: Plot, like: Sequence[Plot] = ()) -> str:
+def svg_of(plot: Plot, like: Sequence[Plot]) -> str:
     """The plot, drawn; with axes that hold those beside it, too."""
     every = [series for one in (plot, *like) for series in one.series]
     xs, ys = [x for series in every for x in series.x], [y for series in every for y in series.y]

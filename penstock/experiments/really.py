@@ -98,9 +98,9 @@ async def run_for_real(
     archive: Archive,
     configuration: Configuration,
     allowance: Allowance,
-    tell: Tell = lambda _: None,
+    tell: Tell,
     *,
-    far: Configuration | None = None,
+    far: Configuration | None,
 ) -> None:
     """What is left of the archive's experiment, also at the far end where one is named.
 

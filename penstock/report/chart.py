@@ -125,12 +125,12 @@ class Band:
     x: Sequence[float]
     low: Sequence[float]
     high: Sequence[float]
-    css: str
+    css: str = "band"
 
 
 def estimated(x: Sequence[float], estimates: Sequence[Estimate]) -> Band:
     """The 90 % intervals of a curve."""
-    return Band(x=x, low=[e.low for e in estimates], high=[e.high for e in estimates], css="band")
+    return Band(x=x, low=[e.low for e in estimates], high=[e.high for e in estimates])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

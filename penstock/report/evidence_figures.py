@@ -53,7 +53,6 @@ def course_figure(place: PlaceFindings) -> Figure | None:
             x=[e.begins_at.timestamp(), max(e.ends_at.timestamp(), e.begins_at.timestamp() + _HOUR_SECONDS)],
             low=[y.low] * 2,
             high=[y.high] * 2,
-            css="band",
         )
         for e in place.episodes
     ]

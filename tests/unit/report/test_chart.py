@@ -46,7 +46,7 @@ def test_every_coordinate_is_finite_and_inside_the_view_box(
     x = chart.log_axis("x", [*range_of_axes, *xs], is_binary=True) if is_log else chart.linear_axis("x", xs)
     y = chart.log_axis("y", range_of_axes) if is_log else chart.linear_axis("y", [*range_of_axes, *ys])
     layers: list[chart.Layer] = [
-        chart.Band(x=xs, low=ys, high=zs, css="band"),
+        chart.Band(x=xs, low=ys, high=zs),
         chart.Line(x=xs, y=ys, css="line"),
         chart.Line(x=xs, y=zs, css="line", is_stepped=True),
         *(chart.Point(x=a, y=b, css="c0", title="") for a, b, _ in rows),

@@ -152,7 +152,7 @@ class _Face:
 
     async def _set_queue_attributes(self, call: _Call) -> Document:
         await self._service.small_request(call.queue_name, "set_queue_attributes")
-        self._service.queue(call.queue_name).attributes.update(call.get("Attributes") or {})
+        self._service.queue(call.queue_name).become(call.get("Attributes") or {})
         return {}
 
     # Messages

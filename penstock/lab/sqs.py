@@ -43,6 +43,13 @@ _DEFAULT_ATTRIBUTES = {
     "ReceiveMessageWaitTimeSeconds": "0",
     "VisibilityTimeout": "30",
 }
+_ATTRIBUTES_MAX = {
+    "DelaySeconds": 900,
+    "MaximumMessageSize": PAYLOAD_BYTES_MAX,
+    "MessageRetentionPeriod": 1_209_600,
+    "ReceiveMessageWaitTimeSeconds": 20,
+    "VisibilityTimeout": 43_200,
+}
 
 
 class SqsError(Exception):
@@ -135,8 +142,8 @@ class Queue:
         self.attributes = {
             **_DEFAULT_ATTRIBUTES,
             "VisibilityTimeout": str(truth.visibility_timeout_seconds),
-            **attributes,
         }
+        self.become(attributes)
         self.created_at = clock.now()
         self._truth = truth
         self._clock = clock
@@ -169,6 +176,14 @@ class Queue:
 
     def number(self, name: str) -> float:
         return float(self.attributes[name])
+
+    def become(self, attributes: Mapping[str, str]) -> None:
+        """Take these attributes, the others stay. Raises SqsError."""
+        for name, most in _ATTRIBUTES_MAX.items():
+            value = attributes.get(name, "0")
+            if not (value.isascii() and value.isdigit() and int(value) <= most):
+                raise SqsError("InvalidAttributeValue", f"{name} is a whole number from 0 to {most}")
+        self.attributes |= attributes
 
     @property
     def request_rate_per_second_max(self) -> float | None:

@@ -117,6 +117,8 @@ async def test_errors_reach_boto3_by_their_codes() -> None:
             lambda: sqs.delete_message(QueueUrl=url, ReceiptHandle="bad"),
             lambda: sqs.send_message(QueueUrl=url, MessageBody="x" * 1_048_577),
             lambda: sqs.create_queue(QueueName="q", Attributes={"VisibilityTimeout": "9"}),
+            lambda: sqs.create_queue(QueueName="r", Attributes={"VisibilityTimeout": "half a minute"}),
+            lambda: sqs.set_queue_attributes(QueueUrl=url, Attributes={"DelaySeconds": "901"}),
         ]
         codes = []
         for request in requests:
@@ -136,6 +138,8 @@ async def test_errors_reach_boto3_by_their_codes() -> None:
         "ReceiptHandleIsInvalid",
         "BatchRequestTooLong",
         "QueueAlreadyExists",
+        "InvalidAttributeValue",
+        "InvalidAttributeValue",
     ]
 
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from penstock.client.asyncio_client import AsyncLease as AsyncLease
     from penstock.client.lease import Lease as Lease
     from penstock.client.reporting import report as report
-
-__getattr__, __dir__, __all__ = offered(
-    __name__,
-    {"advice": "Advice advise", "asyncio_client": "AsyncLease", "lease": "Lease", "reporting": "report"},
-)
+else:  # unseen by type checkers, for which a module with `__getattr__` has every name
+    __getattr__, __dir__, __all__ = offered(
+        __name__,
+        {"advice": "Advice advise", "asyncio_client": "AsyncLease", "lease": "Lease", "reporting": "report"},
+    )

@@ -29,17 +29,17 @@ if TYPE_CHECKING:
     from penstock.client.transfers.many_files import FilesFailedError as FilesFailedError
     from penstock.client.transfers.many_files import Summary as Summary
     from penstock.client.transfers.many_files import files_below as files_below
-
-__getattr__, __dir__, __all__ = offered(
-    __name__,
-    {
-        "aiobotocore_config": "client_config part_arguments",
-        "queues.aiobotocore_producer": "AsyncQueueProducer",
-        "queues.aiobotocore_queue": "AsyncQueueConsumer",
-        "transfers.aiobotocore_reader": "open_object",
-        "transfers.aiobotocore_transfers": "download_file download_files objects_below upload_files",
-        "transfers.aiobotocore_writer": "open_writer",
-        "transfers.many_files": "File FilesFailedError Summary files_below",
-        "queues.sending": "SendFailedError",
-    },
-)
+else:  # unseen by type checkers, for which a module with `__getattr__` has every name
+    __getattr__, __dir__, __all__ = offered(
+        __name__,
+        {
+            "aiobotocore_config": "client_config part_arguments",
+            "queues.aiobotocore_producer": "AsyncQueueProducer",
+            "queues.aiobotocore_queue": "AsyncQueueConsumer",
+            "transfers.aiobotocore_reader": "open_object",
+            "transfers.aiobotocore_transfers": "download_file download_files objects_below upload_files",
+            "transfers.aiobotocore_writer": "open_writer",
+            "transfers.many_files": "File FilesFailedError Summary files_below",
+            "queues.sending": "SendFailedError",
+        },
+    )

@@ -35,18 +35,18 @@ if TYPE_CHECKING:
     from penstock.client.transfers.reader import open_object as open_object
     from penstock.client.transfers.writer import open_writer as open_writer
     from penstock.client.transfers.writer import upload_fileobj as upload_fileobj
-
-__getattr__, __dir__, __all__ = offered(
-    __name__,
-    {
-        "boto3_config": "client_config connection_pool_count download_client_config download_config "
-        "transfer_arguments transfer_config",
-        "queues.boto3_producer": "QueueProducer",
-        "queues.boto3_queue": "QueueConsumer",
-        "queues.sending": "SendFailedError",
-        "transfers.boto3_transfers": "download_file download_files objects_below upload_file upload_files",
-        "transfers.many_files": "File FilesFailedError Summary files_below",
-        "transfers.reader": "open_object",
-        "transfers.writer": "open_writer upload_fileobj",
-    },
-)
+else:  # unseen by type checkers, for which a module with `__getattr__` has every name
+    __getattr__, __dir__, __all__ = offered(
+        __name__,
+        {
+            "boto3_config": "client_config connection_pool_count download_client_config download_config "
+            "transfer_arguments transfer_config",
+            "queues.boto3_producer": "QueueProducer",
+            "queues.boto3_queue": "QueueConsumer",
+            "queues.sending": "SendFailedError",
+            "transfers.boto3_transfers": "download_file download_files objects_below upload_file upload_files",
+            "transfers.many_files": "File FilesFailedError Summary files_below",
+            "transfers.reader": "open_object",
+            "transfers.writer": "open_writer upload_fileobj",
+        },
+    )

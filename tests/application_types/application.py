@@ -10,6 +10,7 @@ from aiobotocore.config import AioConfig
 from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
 
+import penstock.client
 from penstock.client import Advice, Lease, advise, aiobotocore, asyncio_client, awscrt, boto3, s3fs
 from penstock.client.advice import Adviser
 from penstock.client.aiobotocore import AsyncQueueConsumer, AsyncQueueProducer
@@ -60,7 +61,9 @@ async def in_a_loop() -> None:
 
 
 def misspelled(size: int, client: object) -> None:
-    """A keyword that does not exist."""
+    """A keyword or a name that does not exist."""
+    penstock.client.Laese("s3_upload", size)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
+    boto3.upload_fils(client, {}, "b")  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
     boto3.transfer_config(size, memry_max=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     boto3.client_config(size, threads=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     aiobotocore.client_config(size, objects=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

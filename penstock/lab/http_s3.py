@@ -369,7 +369,7 @@ class _Intake:
         if promised is not None and _number(promised, "x-amz-decoded-content-length") != self.size_bytes:
             raise S3Error("IncompleteBody", f"{promised} bytes were promised, {self.size_bytes} came")
         crc32 = checksums.get(f"{_CHECKSUM}crc32")
-        if crc32 is not None and crc32.encode() != base64.b64encode(self.crc32.to_bytes(4, "big")):
+        if crc32 is not None and crc32 != base64.b64encode(self.crc32.to_bytes(4, "big")).decode():
             raise S3Error("BadDigest", "the CRC32 you specified did not match what was received")
 
     def _take(self, piece: bytes) -> None:
@@ -443,7 +443,7 @@ async def _document(call: _Call) -> ET.Element:
 
 def _number(text: str, name: str) -> int:
     """A count, as addresses and documents have it. Raises S3Error."""
-    if not (text.isascii() and text.isdigit()):
+    if not (text.isascii() and text.isdigit() and len(text) < 20):
         raise S3Error("InvalidArgument", f"{name} is no whole number from 0 on")
     return int(text)
 

@@ -21,6 +21,7 @@ from aiobotocore.session import get_session
 from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
 from botocore.exceptions import ClientError
+from yarl import URL
 
 from penstock.clock import SystemClock
 from penstock.lab.http_s3 import s3_application
@@ -356,8 +357,12 @@ async def test_chunked_bodies_with_trailers_are_checked(damage: int, status: int
             {"Content-Encoding": "aws-chunked", "x-amz-decoded-content-length": "four"},
             b"4\r\nbody\r\n0\r\n\r\n",
         ),
+        (
+            {"Content-Encoding": "aws-chunked", "x-amz-decoded-content-length": 5000 * "4"},
+            b"4\r\nbody\r\n0\r\n\r\n",
+        ),
     ],
-    ids=["checksum", "chunk", "length"],
+    ids=["checksum", "chunk", "length", "digits"],
 )
 async def test_what_no_client_of_s3_would_send_is_refused(headers: dict[str, str], body: bytes) -> None:
     """With an error of S3: the server neither fails nor turns in a circle, and serves whoever comes next."""
@@ -367,6 +372,18 @@ async def test_what_no_client_of_s3_would_send_is_refused(headers: dict[str, str
             assert "<Code>" in await response.text()
         async with session.put(f"{endpoint_url}/b/k", data=b"body") as response:
             assert response.status == 200
+
+
+async def test_a_checksum_that_is_no_text_is_refused() -> None:
+    """What is sent in a header need not be UTF-8, and a library would not send it."""
+    async with an_s3() as (_, endpoint_url):
+        url = URL(endpoint_url)
+        reader, writer = await asyncio.open_connection(url.host, url.port)
+        head = b"PUT /b/k HTTP/1.1\r\nHost: s3\r\nContent-Length: 4\r\nx-amz-checksum-crc32: \xff\r\n\r\n"
+        writer.write(head + b"body")
+        assert (await reader.readline()).split()[1] == b"400"
+        writer.close()
+        await writer.wait_closed()
 
 
 async def test_the_link_is_felt_over_http() -> None:

@@ -58,6 +58,17 @@ READERS = (
     "duckdb-ext-httpfs==1.4.4.20260205",
 )
 AWS_SDK_FOR_JAVA_VERSION = "2.57.8"
+HADOOP_VERSION = "3.5.0"
+HADOOP = (
+    *(
+        f"org.apache.hadoop:{name}:{HADOOP_VERSION}"
+        for name in ("hadoop-aws", "hadoop-client-api", "hadoop-client-runtime")
+    ),
+    "org.apache.commons:commons-lang3:3.18.0",
+    "software.amazon.awssdk:s3-transfer-manager:2.35.4",
+)
+FLINK_VERSION = "2.3.0"
+FLINK = tuple(f"org.apache.flink:{name}:{FLINK_VERSION}" for name in ("flink-core", "flink-s3-fs-hadoop"))
 AWS_SDK_FOR_GO = {
     "github.com/aws/aws-sdk-go-v2/config": "1.33.18",
     "github.com/aws/aws-sdk-go-v2/feature/s3/manager": "1.23.24",
@@ -85,7 +96,12 @@ _POM = """\
   <dependencies>{dependencies}</dependencies>
 </project>
 """
-_DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
+# Hadoop asks for the bundle of all of AWS, 600 MB, and needs S3's part alone.
+_DEPENDENCY = """\
+<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version><exclusions>
+<exclusion><groupId>software.amazon.awssdk</groupId><artifactId>bundle</artifactId></exclusion>
+</exclusions></dependency>
+"""
 _RUST_PACKAGE = f"""\
 [package]
 name = "advice"
@@ -148,8 +164,8 @@ def minio() -> Path:
 
 def elasticmq() -> Path:
     """The folder of jars that are SQS with strict limits. Raises ToolMissingError, BuildError."""
-    require("java")  # not for the build alone
-    return _built(f"elasticmq-{ELASTICMQ_VERSION}", ("mvn",), _build_elasticmq) / "lib"
+    artifact = f"org.elasticmq:elasticmq-server_2.13:{ELASTICMQ_VERSION}"
+    return _jars("elasticmq", ELASTICMQ_VERSION, (artifact,))
 
 
 def s5cmd() -> Path:
@@ -196,14 +212,26 @@ def chronyd() -> Path:
 
 def jackson() -> Path:
     """The folder of jars that read JSON in Java. Raises ToolMissingError, BuildError."""
-    require("java", "javac")
-    return _built(f"jackson-{JACKSON_VERSION}", ("mvn",), _build_jackson) / "lib"
+    require("javac")
+    artifact = f"com.fasterxml.jackson.core:jackson-databind:{JACKSON_VERSION}"
+    return _jars("jackson", JACKSON_VERSION, (artifact,))
 
 
 def aws_sdk_for_java() -> Path:
     """The folder of jars with the clients of S3, with the CRT and without. Raises ToolMissingError, BuildError."""
-    require("java")  # not for the build alone
-    return _built(f"aws-sdk-java-crt-{AWS_SDK_FOR_JAVA_VERSION}", ("mvn",), _build_aws_sdk_for_java) / "lib"
+    names = ("s3", "aws-crt-client")
+    artifacts = tuple(f"software.amazon.awssdk:{name}:{AWS_SDK_FOR_JAVA_VERSION}" for name in names)
+    return _jars("aws-sdk-java-crt", AWS_SDK_FOR_JAVA_VERSION, artifacts)
+
+
+def hadoop() -> Path:
+    """The folder of jars with s3a. Raises ToolMissingError, BuildError."""
+    return _jars("hadoop", HADOOP_VERSION, HADOOP)
+
+
+def flink() -> Path:
+    """The folder of jars with Flink's plugin for S3. Raises ToolMissingError, BuildError."""
+    return _jars("flink", FLINK_VERSION, FLINK)
 
 
 def aws_sdk_for_javascript() -> Path:
@@ -343,18 +371,6 @@ def _build_readers(directory: Path) -> None:
     _run([*_PIP, "--target", str(directory), *READERS], directory, {})
 
 
-def _build_elasticmq(directory: Path) -> None:
-    _copy_jars(directory, "org.elasticmq", "elasticmq-server_2.13", version=ELASTICMQ_VERSION)
-
-
-def _build_jackson(directory: Path) -> None:
-    _copy_jars(directory, "com.fasterxml.jackson.core", "jackson-databind", version=JACKSON_VERSION)
-
-
-def _build_aws_sdk_for_java(directory: Path) -> None:
-    _copy_jars(directory, "software.amazon.awssdk", "s3", "aws-crt-client", version=AWS_SDK_FOR_JAVA_VERSION)
-
-
 def _build_aws_sdk_for_javascript(directory: Path) -> None:
     _fetch(["npm", "install", "--silent", "--prefix", str(directory), *AWS_SDK_FOR_JAVASCRIPT], directory)
 
@@ -392,8 +408,14 @@ def _build_distribution(suite: str, directory: Path) -> None:
     _fetch(["debootstrap", *options, suite, "root", mirror, *script], directory)
 
 
-def _copy_jars(directory: Path, group: str, *artifacts: str, version: str) -> None:
-    dependencies = "".join(_DEPENDENCY.format(group, artifact, version) for artifact in artifacts)
+def _jars(name: str, version: str, coordinates: Sequence[str]) -> Path:
+    """The folder of these jars, and of all that they need."""
+    require("java")  # not for the build alone
+    return _built(f"{name}-{version}", ("mvn",), partial(_copy_jars, coordinates)) / "lib"
+
+
+def _copy_jars(coordinates: Sequence[str], directory: Path) -> None:
+    dependencies = "".join(_DEPENDENCY.format(*each.split(":")) for each in coordinates)
     (directory / "pom.xml").write_text(_POM.format(dependencies=dependencies))
     plugin = f"org.apache.maven.plugins:maven-dependency-plugin:{_MAVEN_DEPENDENCY_PLUGIN_VERSION}"
     _fetch(["mvn", "-q", "-B", f"{plugin}:copy-dependencies", "-DoutputDirectory=lib"], directory)

@@ -29,7 +29,7 @@ KEY = Credentials(
 START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 2.0  # they hold nothing that is worth a farewell
 _LOG_BYTES_SHOWN = 3000
-_JAVA_OPTIONS = ("-Xmx384m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")  # a short life: start, not peak
+JAVA_OPTIONS = ("-Xmx384m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")  # a short life: start, not peak
 
 _ELASTICMQ_CONFIGURATION = """\
 include classpath("application.conf")
@@ -101,7 +101,7 @@ def sqs_server(directory: Path) -> Iterator[str]:
     port = _free_port()
     configuration = directory / "elasticmq.conf"
     configuration.write_text(_ELASTICMQ_CONFIGURATION.format(host=HOST, port=port))
-    command = ["java", *_JAVA_OPTIONS, f"-Dconfig.file={configuration}", "-cp", f"{jars}/*"]
+    command = ["java", *JAVA_OPTIONS, f"-Dconfig.file={configuration}", "-cp", f"{jars}/*"]
     with _server([*command, "org.elasticmq.server.Main"], {}, port, directory / "sqs.log") as url:
         yield url
 

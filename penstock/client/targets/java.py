@@ -1,7 +1,6 @@
 """Knows what Hadoop's s3a, Spark, Flink and the AWS SDK for Java 2 can be told.
 
-From the constants of Hadoop 3.5 (org.apache.hadoop.fs.s3a.Constants), of flink-s3-fs-hadoop 2.3, and from the AWS SDK
-for Java 2.57, which was run.
+From Hadoop 3.5, flink-s3-fs-hadoop 2.3, which has Hadoop 3.3 in it, and the AWS SDK for Java 2.57; all were run.
 """
 
 from __future__ import annotations
@@ -21,21 +20,28 @@ INT_MAX = (1 << 31) - 1
 
 
 def _s3a(advised: Transfer) -> Iterator[Option]:
-    part = min(advised.request_size_bytes, INT_MAX)
-    threshold = min(advised.multipart_threshold_bytes, INT_MAX)
-    yield Option("", "fs.s3a.threads.max", advised.thread_count, ("thread_count",))
-    yield Option("", "fs.s3a.fast.upload.active.blocks", advised.request_concurrency, ("thread_count",))
-    yield Option("", "fs.s3a.connection.maximum", advised.connection_pool_count, ("connection_pool_count",))
-    yield Option("", "fs.s3a.multipart.size", part, ("part_size_bytes",))
-    yield Option("", "fs.s3a.multipart.threshold", threshold, ("multipart_threshold_bytes",))
+    yield from _s3a_streams(advised)
     if not advised.is_whole:
         # Else FileSystem.copyFromLocalFile puts a file of any size by one request (Hadoop 3.5, seen).
         yield Option("", "fs.s3a.optimized.copy.from.local.enabled", "false", ("part_size_bytes",))
 
 
+def _s3a_streams(advised: Transfer, s3a: str = "fs.s3a") -> Iterator[Option]:
+    part = min(advised.request_size_bytes, INT_MAX)
+    threshold = min(advised.multipart_threshold_bytes, INT_MAX)
+    yield from _s3a_connections(advised, s3a)
+    yield Option("", f"{s3a}.fast.upload.active.blocks", advised.request_concurrency, ("thread_count",))
+    yield Option("", f"{s3a}.multipart.size", part, ("part_size_bytes",))
+    yield Option("", f"{s3a}.multipart.threshold", threshold, ("multipart_threshold_bytes",))
+
+
+def _s3a_connections(advised: Transfer, s3a: str = "fs.s3a") -> Iterator[Option]:
+    yield Option("", f"{s3a}.threads.max", advised.thread_count, ("thread_count",))
+    yield Option("", f"{s3a}.connection.maximum", advised.connection_pool_count, ("connection_pool_count",))
+
+
 def _s3a_download(advised: Transfer) -> Iterator[Option]:
-    yield Option("", "fs.s3a.threads.max", advised.thread_count, ("thread_count",))
-    yield Option("", "fs.s3a.connection.maximum", advised.connection_pool_count, ("connection_pool_count",))
+    yield from _s3a_connections(advised)
     yield from _s3a_ranges(advised) if advised.is_random else _s3a_blocks(advised)
 
 
@@ -70,18 +76,13 @@ def _s3a_blocks(advised: Transfer) -> Iterator[Option]:
 def _flink(advised: Transfer) -> Iterator[Option]:
     yield Option("", "s3.upload.max.concurrent.uploads", advised.request_concurrency, ("thread_count",))
     yield from carried(advised, "", {"s3.upload.min.part.size": "request_size_bytes"})
-    yield from _flink_connections(advised)
+    # What is not Flink's own goes to s3a, behind fs.s3a in place of s3; and so do the streams of checkpoints.
+    yield from _s3a_streams(advised, "s3")
 
 
 def _flink_download(advised: Transfer) -> Iterator[Option]:
-    yield from _flink_connections(advised)
+    yield from _s3a_connections(advised, "s3")
     yield from carried(advised, "", {"s3.readahead.range": "coalesced_gap_bytes"})
-
-
-def _flink_connections(advised: Transfer) -> Iterator[Option]:
-    # What is not Flink's own goes to s3a, behind fs.s3a in place of s3.
-    yield Option("", "s3.threads.max", advised.thread_count, ("thread_count",))
-    yield Option("", "s3.connection.maximum", advised.connection_pool_count, ("connection_pool_count",))
 
 
 def _in_spark(say: Callable[[Transfer], Iterator[Option]]) -> Callable[[Transfer], Iterator[Option]]:
@@ -165,10 +166,7 @@ TARGETS = (
         "flink",
         upload=("lines of Flink's config.yaml, for the plugin flink-s3-fs-hadoop", _flink),
         download=("the same for reading; each stream is one request after another", _flink_download),
-        reasons={
-            **_S3A_REASONS,
-            "multipart_threshold_bytes": "its recoverable writer uploads everything in parts",
-        },
+        reasons=_S3A_REASONS,
         download_reasons={
             **_S3A_DOWNLOAD_REASONS,
             **dict.fromkeys(

@@ -179,6 +179,9 @@ UPLOADS: dict[str, dict[str, Any]] = {
         "s3.upload.min.part.size": PART,
         "s3.threads.max": 32,
         "s3.connection.maximum": 33,
+        "s3.fast.upload.active.blocks": 32,
+        "s3.multipart.size": PART,
+        "s3.multipart.threshold": PART,
     },
     "node-lib-storage": {
         "Upload": {"queueSize": 32, "partSize": PART},

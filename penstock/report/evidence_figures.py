@@ -383,7 +383,7 @@ def _spread_table(place: PlaceFindings, name: str, found: Sequence[Spread]) -> T
             "p50": lambda s: quantity(name, s.p50_seconds),
             "p90": lambda s: quantity(name, s.p90_seconds),
             "p99": lambda s: quantity(name, s.p99_seconds),
-            # Of fewer it is the slowest one.
+            # Of fewer requests it would be the slowest one.
             "p99.9": lambda s: quantity(name, s.p999_seconds) if s.count >= 10 * COUNT_MIN else "-",
             "sent again after": lambda s: hedged(s, lambda hedge: quantity(name, hedge.delay_seconds)),
             "then p99": lambda s: hedged(s, lambda hedge: quantity(name, hedge.p99_seconds)),

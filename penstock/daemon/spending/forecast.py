@@ -114,31 +114,21 @@ class _Wish:
     unpaid_by: str  # the key of the limit that does not
     cost: Cost
 
-    def but(self, fraction: float) -> _Wish:
-        """Without this part of the day."""
-        rest = 1.0 - fraction
-        return _Wish(
-            probe_count=rest * self.probe_count,
-            unpaid_count=rest * self.unpaid_count,
-            unpaid_by=self.unpaid_by,
-            cost=self.cost * rest,
-        )
-
 
 def forecasts(
     configuration: Configuration, tariffs: Tariffs, advised: Advised, now: datetime
 ) -> Sequence[Forecast]:
     """Of each operation that is probed; none while nothing is known of one of them."""
-    quiet = quiet_hours.quiet_fraction(map(quiet_hours.parse, configuration.probes.quiet_hours), now)
+    awake = 1.0 - quiet_hours.quiet_fraction(map(quiet_hours.parse, configuration.probes.quiet_hours), now)
     everything = daily_limit(configuration.budget)
     limit, own_usd = left(everything, tariffs.standing_cost()), tariffs.probing_usd_limits()
     wishes: dict[str, _Wish] = {}
     for row, section in configuration.enabled():
         within = dataclasses.replace(limit, usd=min(limit.usd, own_usd[row.name]))
-        wish = _wish(row, section, tariffs, within, advised)
+        wish = _wish(row, section, tariffs, within, advised, awake_fraction=awake)
         if wish is None:
             return ()
-        wishes[row.name] = wish.but(quiet)
+        wishes[row.name] = wish
     own = {name: fraction(EVENLY * own_usd[name], wish.cost.usd) for name, wish in wishes.items()}
     evenly = {name: EVENLY * getattr(limit, name) for name in _BUDGETS}
     shares = divide({name: wish.cost * own[name] for name, wish in wishes.items()}, evenly)
@@ -190,10 +180,16 @@ def _binding(operation: str, wish: _Wish, own: float, common: float, scarce: str
 
 
 def _wish(
-    row: Operation[Any, Any], section: Section, tariffs: Tariffs, limit: Cost, advised: Advised
+    row: Operation[Any, Any],
+    section: Section,
+    tariffs: Tariffs,
+    limit: Cost,
+    advised: Advised,
+    *,
+    awake_fraction: float,
 ) -> _Wish | None:
     """Each size in each region as often as its interval has it; None while nothing is known of a place."""
-    count_each = DAY.total_seconds() / (section.mean_interval_seconds * STEADY_PACE)
+    count_each = awake_fraction * DAY.total_seconds() / (section.mean_interval_seconds * STEADY_PACE)
     count, unpaid_count, unpaid_by, total = 0.0, 0.0, "", Cost()
     for region in tariffs.regions(section):
         tariff = tariffs.of(row, region)

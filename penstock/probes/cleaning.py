@@ -5,11 +5,46 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
 
 from penstock.probes.outside import RequestError
 from penstock.probes.probe import Journal, Leftover
 
+ResultT = TypeVar("ResultT")
+
 _log = logging.getLogger(__name__)
+
+
+class Unanswered:
+    """Requests that create something, as long as they have no answer.
+
+    A cancellation ends the waiting for one, not the request: its bytes may be in the buffers of a socket, and the
+    service would carry it out after the deletion that follows. Only what was answered can be removed for certain.
+    """
+
+    def __init__(self) -> None:
+        self._requests: set[asyncio.Task[Any]] = set()
+
+    def __reduce__(self) -> tuple[type[Unanswered], tuple[()]]:
+        """For another process: by then whatever was on its way has been answered."""
+        return Unanswered, ()
+
+    async def answer_to(self, request: Coroutine[object, object, ResultT]) -> ResultT:
+        """Make it, and wait for its answer."""
+        task = asyncio.create_task(request)
+        self._requests.add(task)
+        task.add_done_callback(self._requests.discard)
+        return await asyncio.shield(task)
+
+    async def are_answered(self) -> None:
+        """Wait for all; who waits too long is cancelled, and so are they."""
+        requests = set(self._requests)
+        try:
+            if requests:
+                await asyncio.wait(requests)
+        finally:
+            for request in requests:
+                request.cancel()
 
 
 async def struck_when_gone(

@@ -6,12 +6,12 @@ carried out to its end whoever cancels it, for only what has been answered can b
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from penstock.probes.cleaning import Unanswered
 from penstock.probes.outside import ObjectStore, RequestError, may_be_done
 from penstock.probes.removal import MULTIPART_NAME, Removal, all_tried
 
@@ -33,7 +33,7 @@ class Written:
     request_count: int = 0  # to begin and to complete an upload
     _may_be_unfinished: bool = False
     _keys: set[str] = field(default_factory=set)
-    _unanswered: set[asyncio.Task[Any]] = field(default_factory=set)  # requests that create something
+    _unanswered: Unanswered = field(default_factory=Unanswered)
 
     def __post_init__(self) -> None:
         self.removal = Removal(self.store, self.bucket)
@@ -47,7 +47,7 @@ class Written:
         self._may_be_unfinished = True  # before the request: its answer may be lost
         self.request_count += 1
         try:
-            await self._answered(self._create_known())
+            await self._unanswered.answer_to(self._create_known())
         except RequestError as trouble:
             self._may_be_unfinished = may_be_done(trouble)
             raise
@@ -65,7 +65,7 @@ class Written:
         assert self.upload_id is not None
         self._keys.add(self.object_key)
         self.request_count += 1
-        await self._answered(self._complete_known(self.upload_id, etags))
+        await self._unanswered.answer_to(self._complete_known(self.upload_id, etags))
 
     async def _complete_known(self, upload_id: str, etags: Sequence[str]) -> None:
         await self.store.complete_multipart_upload(self.bucket, self.object_key, upload_id, etags)
@@ -80,35 +80,15 @@ class Written:
         is_new = key not in self._keys
         self._keys.add(key)  # before the request: its answer may be lost
         try:
-            return await self._answered(request)
+            return await self._unanswered.answer_to(request)
         except RequestError as trouble:
             if is_new and not may_be_done(trouble):
                 self._keys.discard(key)
             raise
 
-    async def _answered(self, request: Coroutine[object, object, ResultT]) -> ResultT:
-        """Carry out a request that creates something; a cancellation ends the waiting for it, not the request.
-
-        Its bytes may be in the buffers of a socket: the service would carry it out after the deletion that follows.
-        """
-        task = asyncio.create_task(request)
-        self._unanswered.add(task)
-        task.add_done_callback(self._unanswered.discard)
-        return await asyncio.shield(task)
-
-    async def _await_answers(self) -> None:
-        """Only what has been answered can be removed for certain; who waits too long is cancelled, and so are they."""
-        unanswered = set(self._unanswered)
-        try:
-            if unanswered:
-                await asyncio.wait(unanswered)
-        finally:
-            for task in unanswered:
-                task.cancel()
-
     async def remove(self) -> None:
         """Abort what is unfinished, delete what was put. Raises RequestError when something may be left."""
-        await self._await_answers()
+        await self._unanswered.are_answered()
         await all_tried(self._abort(), self.removal.delete(self._keys))
 
     async def _abort(self) -> None:

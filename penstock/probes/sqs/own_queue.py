@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import uuid
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
 
-from penstock.probes.cleaning import struck_when_gone
+from penstock.probes.cleaning import Unanswered, struck_when_gone
 from penstock.probes.outside import Failed, MessageQueues, Missing, Refused, RequestError, may_be_done
 from penstock.probes.probe import Journal, Leftover, LeftoverKind
 from penstock.vocabulary import Cost, Tariff
@@ -39,12 +37,8 @@ class OwnQueue:
     def __post_init__(self) -> None:
         self._url: str | None = None
         self._leftover: Leftover | None = None
-        self._making: asyncio.Task[str] | None = None
+        self._unanswered = Unanswered()
         self._request_count = 0
-
-    def __getstate__(self) -> dict[str, Any]:  # Any: attributes
-        """For another process: by then whatever was on its way has been answered."""
-        return {**vars(self), "_making": None}
 
     @property
     def is_ours(self) -> bool:
@@ -88,7 +82,7 @@ class OwnQueue:
 
     async def remove(self) -> None:
         """Delete the queue and strike it; a queue that was there before us stays."""
-        await self._await_making()
+        await self._unanswered.are_answered()
         if (leftover := self._leftover) is not None:
             await struck_when_gone(self.journal, leftover, self._delete(leftover.name))
 
@@ -128,10 +122,8 @@ class OwnQueue:
         await self.journal.record(leftover)
         self._request_count += 1
         self._leftover = leftover  # before the request: its answer may be lost
-        # A cancellation ends the waiting, not the request: the service would carry it out all the same.
-        self._making = asyncio.create_task(self._make(leftover.name))
         try:
-            return await asyncio.shield(self._making)
+            return await self._unanswered.answer_to(self._make(leftover.name))
         except RequestError as error:
             if not may_be_done(error):
                 self._leftover = None
@@ -141,15 +133,6 @@ class OwnQueue:
     async def _make(self, name: str) -> str:
         self._url = await self.queues.create_queue(name, self.attributes)
         return self._url
-
-    async def _await_making(self) -> None:
-        """Only a queue whose creation was answered can be removed for certain."""
-        if self._making is None:
-            return
-        try:
-            await asyncio.wait({self._making})
-        finally:
-            self._making.cancel()
 
 
 def _entry(name: str, region: str) -> Leftover:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from penstock.client.targets.target import Option, Translation
 
 _TRANSFERRING = ("cp", "mv", "sync")
+_AWS_FILES = {"AWS_CONFIG_FILE": "~/.aws/config", "AWS_SHARED_CREDENTIALS_FILE": "~/.aws/credentials"}
 
 
 class Launch(NamedTuple):
@@ -80,11 +81,24 @@ def aws_configuration(
 ) -> str:
     """What the user's own AWS configuration says, with these settings in the profile in force.
 
+    A profile that is nowhere is not made: the AWS CLI would take other credentials for it, and refuses it by itself.
     Raises OSError, UnicodeError, configparser.Error.
     """
-    own = Path(os.path.expandvars(environment.get("AWS_CONFIG_FILE") or "~/.aws/config")).expanduser()
-    text = own.read_text(encoding="utf-8") if own.exists() else ""
-    return with_aws_settings(text, aws_profile(command, environment), settings)
+    text, secrets = (_text(environment.get(name) or usual) for name, usual in _AWS_FILES.items())
+    profile = aws_profile(command, environment)
+    known = {"default", *map(_profile_of, _parsed(text).sections()), *_parsed(secrets).sections()}
+    return with_aws_settings(text, profile, settings) if profile in known else text
+
+
+def _text(path: str) -> str:
+    file = Path(os.path.expandvars(path)).expanduser()
+    return file.read_text(encoding="utf-8") if file.exists() else ""
+
+
+def _parsed(text: str) -> configparser.RawConfigParser:
+    found = configparser.RawConfigParser(default_section="no section has defaults for the others")
+    found.read_string(text)
+    return found
 
 
 def with_aws_settings(text: str, profile: str, settings: Mapping[str, str]) -> str:
@@ -92,8 +106,7 @@ def with_aws_settings(text: str, profile: str, settings: Mapping[str, str]) -> s
 
     Raises configparser.Error when the text is not one.
     """
-    found = configparser.RawConfigParser(default_section="no section has defaults for the others")
-    found.read_string(text)
+    found = _parsed(text)
     own = [section for section in found.sections() if _profile_of(section) == profile]
     section = "default" if profile == "default" else f"profile {shlex.quote(profile)}"
     if own:

@@ -253,3 +253,17 @@ def test_a_variable_that_names_no_file_leads_to_the_usual_one(
     for environment in ({}, {"AWS_CONFIG_FILE": ""}, {"AWS_CONFIG_FILE": "$HOME/.aws/config"}):
         found = aws_configuration(("aws", "s3"), environment, {"max_concurrent_requests": "7"})
         assert found == with_aws_settings(OWN, "default", {"max_concurrent_requests": "7"})
+
+
+def test_a_profile_that_is_nowhere_is_not_made(tmp_path: Path) -> None:
+    """The AWS CLI refuses one that is misspelled; with a section of its own it went on as whoever the host is."""
+    (tmp_path / "credentials").write_text("[secret]\naws_access_key_id = a\n")
+    (tmp_path / "config").write_text(OWN)
+    environment = {
+        "AWS_CONFIG_FILE": str(tmp_path / "config"),
+        "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "credentials"),
+    }
+    settings = {"max_concurrent_requests": "7"}
+    for profile, is_told in (("wrok", False), ("work", True), ("secret", True), ("default", True)):
+        found = aws_configuration(("aws", "s3"), {**environment, "AWS_PROFILE": profile}, settings)
+        assert found == (with_aws_settings(OWN, profile, settings) if is_told else OWN)

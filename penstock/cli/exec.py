@@ -199,14 +199,13 @@ def _material(source: str) -> Material | None:
 
 
 def _sizes(source: str) -> Iterator[int]:
-    if Path(source).is_dir():
-        for folder, _, names in os.walk(source):
-            yield from (_size(Path(folder, name)) for name in names)
-    elif Path(source).exists():
-        yield _size(Path(source))
-    else:
-        found = glob.iglob(source, recursive=True)  # noqa: PTH207 - a pattern may be absolute
-        yield from (_size(Path(path)) for path in found)
+    found = [source] if Path(source).exists() else glob.iglob(source)  # noqa: PTH207 - a pattern may be absolute
+    for path in found:
+        if Path(path).is_dir():
+            for folder, _, names in os.walk(path):
+                yield from (_size(Path(folder, name)) for name in names)
+        else:
+            yield _size(Path(path))
 
 
 def _size(path: Path) -> int:
@@ -224,7 +223,8 @@ def _become(launch: Launch) -> None:
         try:
             environment["AWS_CONFIG_FILE"] = _private_aws_configuration(launch, environment)
         except (OSError, UnicodeError, configparser.Error) as trouble:
-            click.echo(f"penstock: aws runs with its own defaults: its configuration: {trouble}", err=True)
+            why = str(trouble).splitlines()[0]  # of a file that cannot be parsed lines are shown, too
+            click.echo(f"penstock: aws runs with its own defaults: its configuration: {why}", err=True)
     # Python ignores these two, and what is ignored stays so in the program that follows.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)

@@ -330,7 +330,12 @@ def test_a_folder_counts_by_where_its_bytes_are(server: Served, programs: Path) 
         (folder / f"small{index}").write_bytes(b"x" * 1000)
     for name in ("one", "two"):
         (folder / "deep" / name).write_bytes(bytes(MiB))
-    for command in ("rclone copy folder r:b", "s5cmd cp 'folder/**' s3://b/", "aws s3 sync folder s3://b/"):
+    for command in (
+        "rclone copy folder r:b",
+        "s5cmd cp 'folder/**' s3://b/",
+        "s5cmd cp 'folder/*' s3://b/",  # with the folders that it matches
+        "aws s3 sync folder s3://b/",
+    ):
         run(programs.parent, f"-- {command}")
         asked = server.advisor.questions[-1]
         assert (asked.payload_size_bytes, asked.demand.object_count) == (MiB, 22), command
@@ -460,6 +465,7 @@ def test_a_broken_aws_configuration_is_left_to_the_aws_cli(server: Served, progr
     assert done.returncode == 7
     assert told(done)["config"] == "no section\n"
     assert "aws runs with its own defaults" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_signals_that_python_ignores_are_not_ignored_by_the_client(server: Served, programs: Path) -> None:

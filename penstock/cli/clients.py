@@ -35,7 +35,7 @@ _NAMES = (
     "retry_count",
     "refused_count",
 )
-_HEADINGS = ("client", "call", "calls/s", "in flight", "p50", "p99", "retries", "refused")
+_HEADINGS = ("client", "call", "rate", "in flight", "p50", "p99", "retries", "refused")
 
 
 @click.group(

@@ -45,9 +45,9 @@ def doctor(*, is_local: bool, main_file: Path | None, as_json: bool, socket_path
         raise click.exceptions.Exit(TroubleError.exit_code if ill else 0)
     for finding in findings:
         line = f"{finding.health:8}{finding.subject}: {finding.sentence}"
-        click.secho(filled(line), bold=finding.health in {Health.POOR, Health.ILL})
+        click.secho(filled(line, 8), bold=finding.health in {Health.POOR, Health.ILL})
         if finding.remedy:
-            click.echo(filled(f"        do: {finding.remedy}"))
+            click.echo(filled(f"        do: {finding.remedy}", 12))
     if ill:
         raise TroubleError(f"{counted(ill, 'thing')} {'is' if ill == 1 else 'are'} ill")
 

@@ -108,7 +108,7 @@ def _list(*, as_json: bool) -> None:
         print_json(stories)
         return
     for name, story in stories.items():
-        click.echo(filled(f"{name:14}{story}"))
+        click.echo(filled(f"{name:14}{story}", 14))
 
 
 def _tell(found: Laboratory, *, as_json: bool) -> None:

@@ -76,11 +76,13 @@ def print_mapping(document: Mapping[str, Any], *, width: int | None = None) -> N
         print_table(headings, rows, title=inner_title, width=width)
 
 
-def filled(sentence: str) -> str:
+def filled(sentence: str, indent: int = 2) -> str:
     """A sentence in lines that fit anywhere, also on a narrower terminal; what follows the first is set in."""
     room = shutil.get_terminal_size().columns if sys.stdout.isatty() else NARROW
     width = min(max(room, _NARROWEST), NARROW)
-    return textwrap.fill(sentence, width, subsequent_indent="  ", break_on_hyphens=False)
+    return textwrap.fill(
+        sentence, width, subsequent_indent=" " * min(indent, width // 4), break_on_hyphens=False
+    )
 
 
 def text(name: str, value: Any) -> str:

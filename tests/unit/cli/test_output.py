@@ -90,6 +90,15 @@ def test_a_sentence_keeps_within_the_terminal_and_within_what_is_read_easily(
     assert width - 12 < max(map(len, lines)) <= width
 
 
+def test_what_follows_a_line_is_set_in_below_it() -> None:
+    """Of a table of sentences each begins where the others do, and on a narrow terminal there is room for words."""
+    first, *others = output.filled(
+        "well    versions: " + "penstock and what it stands on " * 9, 8
+    ).splitlines()
+    assert first.startswith("well    ")
+    assert {len(line) - len(line.lstrip()) for line in others} == {8}
+
+
 def test_a_word_that_is_too_long_goes_on_behind_its_hyphen(capsys: pytest.CaptureFixture[str]) -> None:
     """And not as "gateway-endpoi" and "nt", where there is room for more than one of its letters."""
     output.print_table(("operation", "by"), [("s3_upload", "gateway-endpoint")], width=23)

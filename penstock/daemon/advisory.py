@@ -214,8 +214,10 @@ class Advisory:
         return self.audit.document()
 
     def metrics(self) -> bytes:
-        from penstock.daemon.metrics import exposition  # 5 MB, where nobody may ever scrape
-
+        try:
+            from penstock.daemon.metrics import exposition  # 5 MB, where nobody may ever scrape
+        except ImportError as of_another:  # of the version that was put in the place of this one
+            raise RefusedError(package.trouble() or str(of_another)) from of_another
         return exposition(
             self._conductor,
             audit=self.audit,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -137,6 +138,16 @@ async def test_what_advice_is_worth_is_a_metric(house: House) -> None:
         x for x in advisory.metrics().decode().splitlines() if x.startswith("penstock_gain_over_default{")
     ]
     assert float(line.split()[-1]) == advice.gain_over_default.expected
+
+
+async def test_metrics_of_a_package_that_was_replaced_say_so(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are imported when they are first asked for, and may then be of another version: no fault of the daemon."""
+    monkeypatch.setitem(sys.modules, "penstock.daemon.metrics", None)
+    monkeypatch.setattr("penstock.processes.package.trouble", lambda: "restart it")
+    with pytest.raises(RefusedError, match="restart it"):
+        advisory_of(house).metrics()
 
 
 async def test_leases_are_shown_to_people_and_to_dashboards(house: House) -> None:

@@ -114,7 +114,7 @@ def _layout(prefix: Path, root: Path, commands: Path) -> Layout:
 def do(
     actions: Sequence[Action], layout: Layout, troubles: Sequence[str], *, dry_run: bool, as_json: bool
 ) -> None:
-    """All of it, or nothing; each is said when it is done, or looked at. Raises TroubleError."""
+    """All of it, or nothing; what was done is said after it, or what would be. Raises TroubleError."""
     if dry_run and not as_json:
         click.echo("\n".join(map(str, actions)))
     if found := [*troubles, *refusals(actions)]:
@@ -130,13 +130,16 @@ def do(
 
 def _carry_out_all(actions: Sequence[Action], *, is_said: bool) -> None:
     own_mask = os.umask(0o022)  # folders that are missing are made for all users, however careful root is
+    done: list[str] = []
     try:
         for action in actions:
             _carry_out(action)
-            if is_said:
-                click.echo(str(action))
+            done.append(str(action))
     finally:
         os.umask(own_mask)
+        # Not beside each: a reader that leaves, as `grep -q`, ends no installation half way.
+        if is_said and done:
+            click.echo("\n".join(done))
 
 
 def _carry_out(action: Action) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -146,6 +147,18 @@ def test_a_step_that_fails_is_a_sentence(tmp_path: Path, monkeypatch: pytest.Mon
     refused = install(tmp_path)
     assert (refused.exit_code, "no space for users" in refused.stderr) == (1, True)
     assert refused.stdout == ""
+
+
+def test_a_reader_that_leaves_does_not_end_it_half_way(tmp_path: Path) -> None:
+    """As `grep -q` does when it has found its line."""
+    whole, seen = tmp_path / "whole", tmp_path / "seen"
+    assert install(whole).exit_code == 0
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "penstock", "service", "install", "--root", str(seen)]
+    subprocess.run([*command, "--commands", str(OPT)], stdout=writer, check=False)
+    os.close(writer)
+    assert files(seen) == files(whole)
 
 
 def test_what_was_never_there_is_not_kept(tmp_path: Path) -> None:

@@ -49,8 +49,16 @@ class Program(NamedTuple):
         return f"{self.target}-download"
 
     def is_unseen(self, command: Sequence[str]) -> bool:
-        """Whether its verb is one of these; a file of that name is none."""
-        return next(_arguments(self, command[1:]), None) in self.unseen
+        """Whether its verb is one of these, behind options that may or may not have values; no file of that name is."""
+        before = ""
+        for word in command[1:]:
+            if word in self.unseen:
+                return True
+            is_value = before.startswith("-") and "=" not in before and before not in self.switches
+            if not (is_value or word.startswith("-")):
+                return False
+            before = word
+        return False
 
 
 def sink_of(program: Program, command: Sequence[str]) -> str | None:

@@ -134,8 +134,9 @@ def test_what_uploads_nothing_is_not_touched(command: str) -> None:
     [
         ("s5cmd run commands", True),
         ("s5cmd --json --log error run commands", True),
-        ("s5cmd du run", False),
+        ("s5cmd --json du run", False),
         ("rclone -P --bind ::1 serve http r:b", True),
+        ("rclone --bind ::1 --log-systemd mount r: /mnt", True),
         ("rclone lsf serve", False),
         ("rclone", False),
     ],

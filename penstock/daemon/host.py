@@ -27,7 +27,7 @@ def group_id(name: str) -> int | None:
     """Of a group of this machine; None where there is no such group: control is then for root and the own user."""
     try:
         return grp.getgrnam(name).gr_gid
-    except KeyError:
+    except (KeyError, ValueError):  # of a name with a NUL the latter
         return None
 
 

@@ -71,6 +71,12 @@ def test_without_devices_all_but_the_loopback_count(tmp_path: Path) -> None:
     assert host.sample(root, lambda _: {}).received_bytes == 2000
 
 
+@pytest.mark.parametrize(("name", "group_id"), [("root", 0), ("opreators", None), ("root\0", None)])
+def test_a_group_is_here_or_is_not(name: str, group_id: int | None) -> None:
+    """Also one that can be no group's name, which a configuration may have all the same."""
+    assert host.group_id(name) == group_id
+
+
 def test_only_allowances_are_told_of_the_counters_of_a_driver(tmp_path: Path) -> None:
     """The host's own limit was met so often; other counters of the driver are not ours."""
     root = _fake_root(tmp_path, cpu="1 0 0 0 0 0 0 0")

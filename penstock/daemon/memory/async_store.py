@@ -85,8 +85,7 @@ class AsyncStore:
     async def close(self) -> None:
         """Write what waits and give up the file. Raises Lost, with a line in the log."""
         try:
-            await self.run(self._write_batch)  # whoever added it may have been cancelled
-            await self.run(Store.close)
+            await self.run(self._end)
         except Lost as loss:
             _log.error("%s", loss)
             raise
@@ -100,6 +99,10 @@ class AsyncStore:
             if self.trouble is not None and waiting_count + report_count > WAITING_REPORT_COUNT_MAX:
                 return self.trouble
         return None
+
+    def _end(self, store: Store) -> None:
+        self._write_batch(store)  # whoever added it may have been cancelled
+        store.close()
 
     def _write_batch(self, store: Store) -> None:
         rows = []

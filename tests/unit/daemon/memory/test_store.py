@@ -58,6 +58,7 @@ from tests.factories import (
     an_inconclusive,
     an_observation,
 )
+from tests.waiting import comes
 
 MINUTE = timedelta(minutes=1)
 
@@ -870,6 +871,23 @@ async def test_what_was_measured_when_a_stop_came_is_there_for_the_next_life(pat
     await store.close()
     with closing(Store(path, SETTING_TYPES)) as again:
         assert again.observations(PLACE, count_max=9) == [an_observation()]
+
+
+async def test_an_end_that_is_interrupted_gives_up_the_file_all_the_same(path: Path) -> None:
+    """Whoever begins again next is not told that somebody has it."""
+    store, begun, may_go_on = (
+        AsyncStore(Store(path, SETTING_TYPES), lambda: NOON),
+        threading.Event(),
+        threading.Event(),
+    )
+    store._store.add_rows = lambda _: [begun.set(), may_go_on.wait()]  # type: ignore[assignment,func-returns-value]
+    store._batch.append(store._store.observation_row(an_observation()))
+    end = asyncio.ensure_future(store.close())
+    await comes(begun.is_set)
+    end.cancel()
+    may_go_on.set()
+    await asyncio.wait({end})
+    assert database.holder(path) is None
 
 
 async def test_a_bad_report_harms_no_other(path: Path) -> None:

@@ -15,6 +15,7 @@ UNDARED = "are not advised before probes have tried more"
 _LIMITS = LIMITS | {
     "host-ceiling": "a ceiling on the path is reached: the host's network, the way, or the service",
     "message-groups": "each message group has one receiver at a time, and there are few",
+    "disk": "the disk takes no more",
     "demand": "this carries what was asked for",
     "unsure": "what limits it cannot be told from what was measured",
 }

@@ -20,7 +20,7 @@ LIMITS = {
     "message-groups": "the message groups are the limit",
     "work": "the consumer's work is the limit",
     "memory": "memory is the limit",
-    "disk": "the disk takes no more",
+    "disk": "the disk is the limit",
     "demand": "it carries what was asked for",
 }
 HELP: Mapping[str, str] = {

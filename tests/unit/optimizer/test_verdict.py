@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from penstock.optimizer.verdict import CHANGE_SUSPECTED, Verdict, sentence
+from penstock.optimizer.verdict import CHANGE_SUSPECTED, LIMITS, Verdict, sentence
 from penstock.vocabulary import Estimate
 from tests.factories import NOON
 
@@ -28,6 +28,12 @@ def test_it_says_all_that_is_known() -> None:
         "Set 29 threads x 8.8 MiB: 2.31 times boto3's defaults (2.1 to 2.5), 7.04 times s5cmd's; a ceiling on the path "
         "is the limit; changed on 1 March, -43 %; cost $0.07 in 7 d."
     )
+
+
+@pytest.mark.parametrize("name", sorted(LIMITS.keys() - {"demand"}))
+def test_what_limits_is_told_by_its_name_where_a_column_says_that_it_limits(name: str) -> None:
+    """The overview of the report leaves the ending away, and found none behind the disk."""
+    assert LIMITS[name].endswith((" is the limit", " are the limit"))
 
 
 @pytest.mark.parametrize(

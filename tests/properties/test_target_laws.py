@@ -143,7 +143,7 @@ def test_consumers_hold_no_more_than_the_window(
     consumer = options("sqs-consumer", document)
     assert celery["worker_concurrency"] * celery["worker_prefetch_multiplier"] <= most
     assert spring["spring.cloud.aws.sqs.listener.max-concurrent-messages"] <= most
-    assert consumer["consumer_count"] * consumer["batchSize"] <= most
+    assert consumer["consumerCount"] * consumer["batchSize"] <= most
     assert 0 <= consumer["waitTimeSeconds"] <= 20
     assert 1 <= consumer["visibilityTimeout"] <= 43_200
     assert delivery_of(document).connection_pool_count >= sum(threads)

@@ -43,6 +43,8 @@ class Truth:
     under_way: Counter[str] = field(default_factory=Counter)  # by request
     at_once_max: Counter[str] = field(default_factory=Counter)  # the most that were under way
     connections: set[object] = field(default_factory=set)  # all that were opened for a request
+    # Requests, and what each says.
+    asked_of_queues: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
 
 
 class FaultProxy(Relay):
@@ -65,6 +67,18 @@ class FaultProxy(Relay):
             return await self._answer(request, what)
         finally:
             truth.under_way[what] -= 1
+
+    def ask(self, request: web.Request, body: Any) -> Any:
+        if "x-amz-target" in request.headers and isinstance(body, AsyncIterator):
+            body = self._heard(named(request), body)
+        return super().ask(request, body)
+
+    async def _heard(self, what: str, body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        pieces = []
+        async for piece in body:
+            pieces.append(piece)
+            yield piece
+        self.truth.asked_of_queues.append((what, json.loads(b"".join(pieces))))
 
     async def _answer(self, request: web.Request, what: str) -> web.StreamResponse:
         self.truth.counts["asked"] += 1

@@ -79,6 +79,14 @@ AWS_SDK_FOR_JAVASCRIPT = (
     "@aws-sdk/lib-storage@3.1175.0",
     "@smithy/node-http-handler@4.14.2",
 )
+SQS_CONSUMER = ("sqs-consumer@14.2.8", "@aws-sdk/client-sqs@3.1175.0")  # 15 wants Node 22
+SPRING_CLOUD_AWS_VERSION = "4.1.0"
+SPRING_CLOUD_AWS = (
+    f"io.awspring.cloud:spring-cloud-aws-starter-sqs:{SPRING_CLOUD_AWS_VERSION}",
+    "org.springframework.boot:spring-boot-starter-jackson:4.0.7",
+)
+CELERY = ("celery==5.7.0", "kombu[sqs]==5.7.0")
+TORCH_CONNECTOR = ("s3torchconnector==1.5.0", "s3torchconnectorclient==1.5.0")
 JACKSON_VERSION = "2.19.2"
 SERDE_JSON_VERSION = "1.0.145"
 CHRONO_VERSION = "0.4.42"
@@ -190,9 +198,7 @@ def aws_cli_2() -> Path:
 
 def readers() -> Path:
     """The folder of packages with s3fs, PyArrow, Polars and DuckDB. Raises BuildError."""
-    return _built(
-        f"readers-{'-'.join(package.partition('==')[2] for package in READERS)}", (), _build_readers
-    )
+    return _packages("readers", READERS)
 
 
 def node_exporter() -> Path:
@@ -236,9 +242,27 @@ def flink() -> Path:
 
 def aws_sdk_for_javascript() -> Path:
     """The folder of modules with the client of S3. Raises ToolMissingError, BuildError."""
-    require("node")
-    version = AWS_SDK_FOR_JAVASCRIPT[0].rpartition("@")[2]
-    return _built(f"aws-sdk-js-{version}", ("npm",), _build_aws_sdk_for_javascript) / "node_modules"
+    return _modules("aws-sdk-js", AWS_SDK_FOR_JAVASCRIPT)
+
+
+def sqs_consumer() -> Path:
+    """The folder of modules with the consumer of queues. Raises ToolMissingError, BuildError."""
+    return _modules("sqs-consumer", SQS_CONSUMER)
+
+
+def spring_cloud_aws() -> Path:
+    """The folder of jars of an application that listens to queues. Raises ToolMissingError, BuildError."""
+    return _jars("spring-cloud-aws", SPRING_CLOUD_AWS_VERSION, SPRING_CLOUD_AWS)
+
+
+def celery() -> Path:
+    """The folder of packages with Celery and what it needs of SQS. Raises BuildError."""
+    return _packages("celery", CELERY)
+
+
+def torch_connector() -> Path:
+    """The folder of packages with the S3 connector of PyTorch, without PyTorch itself. Raises BuildError."""
+    return _packages("torch-connector", TORCH_CONNECTOR, "--no-deps")
 
 
 def libfaketime() -> Path:
@@ -366,13 +390,23 @@ def _write_aws_program(directory: Path, python: str, packages: str) -> None:
     program.chmod(0o755)
 
 
-def _build_readers(directory: Path) -> None:
-    """Into a folder of its own, because they want other versions of what the project itself has."""
-    _run([*_PIP, "--target", str(directory), *READERS], directory, {})
+def _packages(name: str, packages: Sequence[str], *options: str) -> Path:
+    """In a folder of their own, because they want other versions of what the project itself has."""
+
+    def build(directory: Path) -> None:
+        _run([*_PIP, *options, "--target", str(directory), *packages], directory, {})
+
+    return _built(f"{name}-{'-'.join(package.partition('==')[2] for package in packages)}", (), build)
 
 
-def _build_aws_sdk_for_javascript(directory: Path) -> None:
-    _fetch(["npm", "install", "--silent", "--prefix", str(directory), *AWS_SDK_FOR_JAVASCRIPT], directory)
+def _modules(name: str, modules: Sequence[str]) -> Path:
+    """The folder of these modules of JavaScript, and of all that they need."""
+
+    def build(directory: Path) -> None:
+        _fetch(["npm", "install", "--silent", "--prefix", str(directory), *modules], directory)
+
+    require("node")  # not for the build alone
+    return _built(f"{name}-{modules[0].rpartition('@')[2]}", ("npm",), build) / "node_modules"
 
 
 def _build_libfaketime(directory: Path) -> None:

@@ -278,6 +278,57 @@ def test_go_sends_and_reads_as_advised(s3_url: str, bucket: str, tmp_path: Path)
         assert (tmp_path / how).read_bytes() == bytes(SIZE)
 
 
+# What is told is the connector's own part: of PyTorch it takes two classes to derive from, and 2 GB are not fetched.
+_TORCH = """
+import sys
+from types import ModuleType
+torch = sys.modules["torch"] = ModuleType("torch")
+torch.__version__ = "none"
+torch.utils = sys.modules["torch.utils"] = ModuleType("torch.utils")
+torch.utils.data = sys.modules["torch.utils.data"] = ModuleType("torch.utils.data")
+torch.utils.data.Dataset = torch.utils.data.IterableDataset = list
+from s3torchconnector import S3ClientConfig, S3ReaderConstructor
+from s3torchconnector._s3client import S3Client
+url, region, bucket, file, *told = sys.argv[1:]
+config, *readers = [eval(line.replace("S3ClientConfig(", "S3ClientConfig(force_path_style=True, ")) for line in told]
+s3 = S3Client(region=region, endpoint=url, s3client_config=config)
+if not readers:
+    with s3.put_object(bucket, "big") as to:
+        to.write(open(file, "rb").read())
+elif len(readers) == 1:
+    assert s3.get_object(bucket, "big").read() == open(file, "rb").read()
+else:
+    found = s3.get_object(bucket, "big", reader_constructor=readers[0])
+    for place in (0, 100, 2 << 20, 20 << 20):
+        found.seek(place)
+        found.read(1000)
+"""
+
+
+def test_the_connector_of_pytorch_sends_and_reads_as_advised(
+    s3_url: str, bucket: str, tmp_path: Path
+) -> None:
+    """Its connections are those that it is told, from ten on; a buffer of a reader is a request."""
+    size, part_count = 14 * PART, 14
+    (tmp_path / "big").write_bytes(bytes(size))
+
+    def truth_of(target: str, document: dict[str, Any]) -> Truth:
+        with between(PATH, s3_url) as (url, proxy):
+            where = [url, servers.REGION, bucket, str(tmp_path / "big")]
+            environment = {**ENVIRONMENT, "PYTHONPATH": str(provision.torch_connector())}
+            command = [sys.executable, "-c", _TORCH, *where, *exported(target, document)]
+            done = ran(command, env=environment)
+            assert done.returncode == 0, done.stderr
+            return proxy.truth
+
+    sent = truth_of("pytorch", advice("s3_upload", 12, PART))
+    assert (sent.counts["UploadPart"], sent.at_once_max["UploadPart"]) == (part_count, 12)
+    reading = advice("s3_download", 12, PART, block_size_bytes=2 * MiB, coalesced_gap_bytes=MiB)
+    asserted_ranges(truth_of("pytorch-download", reading), part_count, 12)
+    reading["demand"]["access"] = "random"
+    assert truth_of("pytorch-download", reading).counts["GetObject"] == 3
+
+
 def test_duckdb_sends_the_parts_that_it_is_told(s3_url: str, bucket: str) -> None:
     """It rounds them up to its own blocks, and so they are exported."""
     lines = exported("duckdb", advice("s3_upload", 3, PART))

@@ -1,7 +1,7 @@
 """Knows what boto3, aiobotocore, awscrt, s3fs, fsspec and the S3 connector of PyTorch can be told.
 
-From the sources of boto3 1.43, s3transfer 0.19, aiobotocore 3.10, awscrt 0.38, s3fs and fsspec 2026.9, and
-s3torchconnector 1.5.
+From the sources of boto3 1.43, s3transfer 0.19, aiobotocore 3.10, awscrt 0.38, s3fs and fsspec 2026.9, and from
+s3torchconnector 1.5, which was run.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Knows what consumers and producers of SQS can be told: boto3, aiobotocore, Celery, Spring Cloud AWS, sqs-consumer.
 
-From the sources of botocore 1.43, kombu 5.7, Celery 5, Spring Cloud AWS 3 and 4, and sqs-consumer 12 and 14.
+From the sources of botocore 1.43, Spring Cloud AWS 3 and sqs-consumer 12; kombu and Celery 5.7, Spring Cloud AWS 4.1
+and sqs-consumer 14 were run.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ def _sqs_consumer(advised: Delivery) -> Iterator[Option]:
     batch = advised.batch_message_count
     count = max(1, min(advised.receiver_thread_count, advised.in_flight_message_count // batch))
     yield Option(
-        APPLICATION, "consumer_count", count, ("receiver_thread_count", "receive_window_message_count")
+        APPLICATION, "consumerCount", count, ("receiver_thread_count", "receive_window_message_count")
     )
     consumer = "Consumer.create"
     yield Option(consumer, "batchSize", batch, ("batch_message_count",))
@@ -120,7 +121,9 @@ def _javascript(translation: Translation) -> list[str]:
     groups = translation.groups()
     own = [f"const {name} = {value};" for name, value in groups[APPLICATION].items()]
     options = ", ".join(f"{name}: {value}" for name, value in groups["Consumer.create"].items())
-    return [*own, f"const options = {{ {options} }};"]
+    # handleMessage has each message deleted by a request of its own, and a batch of them at a time.
+    create = "each of them: Consumer.create({ queueUrl, handleMessageBatch, ...options })"
+    return [*own, f"const options = {{ {options} }};  // {create}"]
 
 
 _RECEIVES_ONLY = {

@@ -363,7 +363,7 @@ QUEUES: dict[str, dict[str, Any]] = {
         "spring.cloud.aws.sqs.listener.poll-timeout": "20s",
     },
     "sqs-consumer": {
-        "application": {"consumer_count": 6},
+        "application": {"consumerCount": 6},
         "Consumer.create": {"batchSize": 10, "waitTimeSeconds": 20, "visibilityTimeout": 30},
     },
 }

@@ -1,6 +1,7 @@
 """Knows what s5cmd, rclone, the AWS CLI, Mountpoint and WAL-G can be told.
 
-From the sources of s5cmd 2.3, rclone 1.76, the AWS CLI 1.46, 2.9 and 2.36, Mountpoint for Amazon S3 1.24 and WAL-G 3.
+From the sources of s5cmd 2.3, rclone 1.76 and the AWS CLI 1.46, 2.9 and 2.36, and from Mountpoint for Amazon S3 1.24
+and WAL-G 3.0.9, which were run.
 """
 
 from __future__ import annotations
@@ -104,7 +105,14 @@ def _mountpoint(advised: Transfer, size_flag: str = "--write-part-size") -> Iter
 
 
 def _wal_g(advised: Transfer) -> Iterator[Option]:
-    yield Option("", "WALG_UPLOAD_CONCURRENCY", advised.thread_count, ("thread_count",))
+    # One number for the files that wal-push sends at a time and for the parts of each: 3 meant 9 parts (3.0.9, seen).
+    parts = ceil(advised.object_size_bytes / advised.request_size_bytes)
+    most = max(
+        each
+        for each in range(1, advised.thread_count + 1)
+        if min(each, advised.object_count) * min(each, parts) <= advised.thread_count
+    )
+    yield Option("", "WALG_UPLOAD_CONCURRENCY", most, ("thread_count",))
     yield from carried(advised, "", {"WALG_S3_MAX_PART_SIZE": "request_size_bytes"})
     yield from carried(advised, "", _WAL_G_LIMIT)
 

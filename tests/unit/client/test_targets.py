@@ -388,6 +388,13 @@ def test_a_narrow_window_bounds_what_a_client_holds() -> None:
     assert spring["spring.cloud.aws.sqs.listener.max-concurrent-messages"] == 12
 
 
+@pytest.mark.parametrize(("objects", "concurrency"), [(1, 33), (8, 33), (100, 11)])
+def test_wal_g_sends_files_and_their_parts_within_the_threads(objects: int, concurrency: int) -> None:
+    """Of many files it sends as many at a time as parts of each: 33 of three parts would be 99 requests."""
+    document = an_upload(size=16 * MiB, threads=33, part=6 * MiB, objects=objects)
+    assert said("wal-g", document).named()["WALG_UPLOAD_CONCURRENCY"] == concurrency
+
+
 @pytest.mark.parametrize(
     ("name", "fields"),
     [

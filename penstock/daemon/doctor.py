@@ -27,7 +27,7 @@ from penstock.daemon.config_files import LoadedConfiguration
 from penstock.daemon.instance import HostIdentity
 from penstock.daemon.memory.database import holder
 from penstock.daemon.spending.tariffs import Tariffs, is_aws
-from penstock.models.prices import GB, NetworkPath
+from penstock.models.prices import GB
 from penstock.operations.operation import Outside, Service, Ward
 from penstock.probes.finding import NO_ANSWER, NO_CREDENTIALS, Finding, Health
 from penstock.probes.outside import RequestError
@@ -43,7 +43,6 @@ _SDKS = ("aiobotocore", "botocore")
 _CHOICES_OF_ENDPOINTS = ("use_fips_endpoint", "use_dualstack_endpoint")
 _UNIT = "penstock.service"
 _SYSTEMD_SECONDS_MAX = 10.0
-_ASSUMED = frozenset({NetworkPath.UNKNOWN, NetworkPath.NAT_GATEWAY, NetworkPath.OUTSIDE})
 _CHEAPER_WAYS: Mapping[Service, str] = {  # than what is assumed
     Service.S3: "by a gateway endpoint, or from a public address, bytes cost nothing",
     Service.SQS: "from a public address bytes cost nothing, by an interface endpoint little; it has no gateway",
@@ -293,7 +292,7 @@ def _ways(patient: Patient) -> Iterator[Finding]:
                 f"the way is {way.path} ({way.reason}), at ${number(GB * price.usd_per_sent_byte)} for a GB that "
                 f"is sent{stored} and ${number(GB * price.usd_per_received_byte)} for one that is received"
             )
-            if way.path in _ASSUMED and way.reason != "stated":
+            if way.is_assumed:
                 remedy = f"state probes.{row.name}.network_path: {_CHEAPER_WAYS[row.service]}"
                 yield Finding(subject, Health.POOR, sentence, remedy)
             elif UNKNOWN not in {region, patient.identity.region} != {region}:

@@ -484,6 +484,10 @@ def test_a_check_of_the_configuration_warns_where_nothing_would_be_measured(tmp_
     assert result.stderr.endswith(f"raise {key}\n")
     (warning,) = json.loads(CliRunner().invoke(cli, [*command, "--json"]).stdout)["warnings"]
     assert (warning["file"], warning["key"]) == (str(file), key)
+    unknown = file.read_text().replace('network_path = "nat-gateway"\n', "")
+    file.write_text(unknown.replace("[host]\n", '[host]\nimds_endpoint_url = "http://127.0.0.1:9"\n'))
+    assumed = CliRunner().invoke(cli, command).stderr
+    assert assumed.endswith(f"state probes.s3_download.network_path, or raise {key}\n")  # which costs nothing
 
 
 def test_the_doctor_ends_with_1_where_something_is_ill(server: Served, tmp_path: Path) -> None:

@@ -60,7 +60,8 @@ class Forecast:
         """What to do where not a single probe is paid for."""
         if self.probe_count or self.bound_by is None:
             return None
-        return f"no probe of {self.operation} is paid for, so that nothing is measured: raise {self.bound_by}"
+        stating = f"state probes.{self.operation}.network_path, or " if self.way.is_assumed else ""
+        return f"no probe of {self.operation} is paid for, so that nothing is measured: {stating}raise {self.bound_by}"
 
     def document(self) -> dict[str, Any]:
         return {

@@ -24,6 +24,8 @@ from penstock.operations.sqs.delivery import DELIVERY
 from penstock.probes.on_demand import KEY_REQUEST_COUNT_EACH
 from penstock.vocabulary import Cost, Observation, Place, Tariff
 
+_STATED = "stated"
+_DEAR = frozenset({NetworkPath.UNKNOWN, NetworkPath.NAT_GATEWAY, NetworkPath.OUTSIDE})
 _OWN_NAMES = (".localhost", ".local", ".internal", ".lan")
 
 
@@ -33,6 +35,11 @@ class Way:
 
     path: NetworkPath
     reason: str
+
+    @property
+    def is_assumed(self) -> bool:
+        """Whether it is dear because nothing tells a cheaper one: who states it may pay less."""
+        return self.path in _DEAR and self.reason != _STATED
 
 
 class Tariffs:
@@ -133,7 +140,7 @@ def is_aws(endpoint_url: str) -> bool:
 def way(section: Section, endpoint_url: str, identity: HostIdentity) -> Way:
     """How the service of this section is reached."""
     if section.network_path != AUTO:
-        return Way(NetworkPath(section.network_path), "stated")
+        return Way(NetworkPath(section.network_path), _STATED)
     host = (urlsplit(endpoint_url).hostname or "").rstrip(".")
     return _way_to(host) or _way_from(identity)
 

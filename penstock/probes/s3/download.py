@@ -210,7 +210,7 @@ class _Download(Crew[S3DownloadSetting]):
     def why_nothing(self) -> str:
         size = format_bytes(self.allotment.body_bytes)
         seconds = format_seconds(self.allotment.cost_max.duration_seconds)
-        return f"no range of {size} came within {seconds}: allow more time, or probe smaller ranges"
+        return f"no range of {size} came within {seconds}: allow more time (duration_seconds_max)"
 
     def measures(self) -> dict[str, float]:
         """Of the object, and of how its answers began."""

@@ -102,8 +102,8 @@ class ReadObjects:
         if found is None and in_time < range_bytes <= paid:
             return (
                 f"there is nothing to read in {self._workspace.bucket} yet, and no range of "
-                f"{format_bytes(range_bytes)} can be put within {cost_max.duration_seconds:g} s: allow more time, "
-                "or name an object"
+                f"{format_bytes(range_bytes)} can be put within {cost_max.duration_seconds:g} s: allow more time "
+                "(duration_seconds_max), or name an object (object_key)"
             )
         if found is None and room < range_bytes:
             return (

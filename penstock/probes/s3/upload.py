@@ -223,7 +223,7 @@ class _Upload(Crew[S3UploadSetting]):
         if self._is_multipart and self.written.upload_id is None:
             return f"beginning an upload was not answered in time, within {seconds}: see what keeps the service silent"
         body = format_bytes(self.allotment.body_bytes)
-        return f"no request of {body} ended within {seconds}: allow more time, or probe smaller parts"
+        return f"no request of {body} ended within {seconds}: allow more time (duration_seconds_max)"
 
     def measures(self) -> dict[str, float]:
         """Of the object, and of the requests around it."""

@@ -93,7 +93,7 @@ class SqsDeliveryProbe:
                 plan, started_at, f"no queue to measure with; {error}", self._own_queue.used(plan.tariff)
             )
         except TimeoutError:
-            reason = "the queue could not be made ready in time: allow more time"
+            reason = "the queue could not be made ready in time: allow more time (duration_seconds_max)"
             return inconclusive(plan, started_at, reason, self._own_queue.used(plan.tariff))
         finally:
             asked = self.used = self._own_queue.used(plan.tariff)
@@ -212,7 +212,7 @@ def _why_nothing(run: Run, tally: Tally) -> str:
         return f"no message went all the way; {run.patience.trouble}"
     if not tally.total.sent_count and run.stopwatch.elapsed_seconds() < run.seconds_max:
         return _too_little(run.plan.cost_max)
-    return "no message went all the way in time: allow more time, or more receivers and deleters"
+    return "no message went all the way in time: allow more time (duration_seconds_max)"
 
 
 def _too_little(cost_max: Cost) -> str:

@@ -336,10 +336,10 @@ async def test_lost_answer_to_create_is_looked_up(clock: VirtualClock) -> None:
 
 
 def test_slow_parts_end_with_the_time() -> None:
-    """When the time ends before any part does, the outcome says so and nothing is left."""
+    """When the time ends before any part does, the outcome names the key that allows more, and nothing is left."""
     store = MemoryStore(upload_seconds=60.0)
     outcome = outcome_of(an_upload_plan(cost_max=replace(AMPLE, duration_seconds=5.0)), store)
-    assert "within 5 s" in reason_of(outcome)
+    assert "within 5 s: allow more time (duration_seconds_max)" in reason_of(outcome)
     assert store.uploads == {}
 
 

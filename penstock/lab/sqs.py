@@ -180,8 +180,8 @@ class Queue:
     def become(self, attributes: Mapping[str, str]) -> None:
         """Take these attributes, the others stay. Raises SqsError."""
         for name, most in _ATTRIBUTES_MAX.items():
-            value = attributes.get(name, "0")
-            if not (value.isascii() and value.isdigit() and int(value) <= most):
+            value = str(attributes.get(name, "0"))  # JSON may have anything
+            if not (value.isascii() and value.isdigit() and len(value) < 10 and int(value) <= most):
                 raise SqsError("InvalidAttributeValue", f"{name} is a whole number from 0 to {most}")
         self.attributes |= attributes
 

@@ -188,6 +188,9 @@ async def test_aiobotocore_waits_for_a_message() -> None:
         assert again["ReceiptHandle"] != message["ReceiptHandle"]
 
 
+QUEUE = b'{"QueueName": "q", "Attributes": {"DelaySeconds": %s}}'
+
+
 @pytest.mark.parametrize(
     ("target", "body", "kind"),
     [
@@ -195,6 +198,8 @@ async def test_aiobotocore_waits_for_a_message() -> None:
         ("AmazonSQS.SendMessage", b"[]", "SerializationException"),
         ("AmazonSQS.SendMessage", b"{}", "MissingParameter"),
         ("AmazonSQS.Nonsense", b"{}", "UnsupportedOperation"),
+        ("AmazonSQS.CreateQueue", QUEUE % b"null", "InvalidAttributeValue"),
+        ("AmazonSQS.CreateQueue", QUEUE % (b'"%s"' % (5000 * b"9")), "InvalidAttributeValue"),
     ],
 )
 async def test_nonsense_is_refused_and_not_a_crash(target: str, body: bytes, kind: str) -> None:

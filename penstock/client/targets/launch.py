@@ -92,15 +92,15 @@ def aws_configuration(
     A profile that is nowhere is not made: the AWS CLI would take other credentials for it, and refuses it by itself.
     Raises OSError, UnicodeError, configparser.Error.
     """
-    text, secrets = (_text(environment.get(name) or usual) for name, usual in _AWS_FILES.items())
-    profile = aws_profile(command, environment)
-    known = {"default", *map(_profile_of, _parsed(text).sections()), *_parsed(secrets).sections()}
+    own, secrets = (
+        Path(os.path.expandvars(environment.get(name) or usual)).expanduser()
+        for name, usual in _AWS_FILES.items()
+    )
+    text, profile = own.read_text(encoding="utf-8") if own.exists() else "", aws_profile(command, environment)
+    known = {"default", *map(_profile_of, _parsed(text).sections())}
+    if profile not in known and secrets.is_file():  # a pipe is read once, and that by the AWS CLI
+        known.update(_parsed(secrets.read_text(encoding="utf-8")).sections())
     return with_aws_settings(text, profile, settings) if profile in known else text
-
-
-def _text(path: str) -> str:
-    file = Path(os.path.expandvars(path)).expanduser()
-    return file.read_text(encoding="utf-8") if file.exists() else ""
 
 
 def _parsed(text: str) -> configparser.RawConfigParser:

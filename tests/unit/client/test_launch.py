@@ -1,5 +1,6 @@
 """Known answers: where each program takes its options, and that the user's own stay."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -268,3 +269,20 @@ def test_a_profile_that_is_nowhere_is_not_made(tmp_path: Path) -> None:
     for profile, is_told in (("wrok", False), ("work", True), ("secret", True), ("default", True)):
         found = aws_configuration(("aws", "s3"), {**environment, "AWS_PROFILE": profile}, settings)
         assert found == (with_aws_settings(OWN, profile, settings) if is_told else OWN)
+
+
+@pytest.mark.parametrize("profile", ["default", "work", "wrok"])
+def test_credentials_that_come_by_a_pipe_are_left_in_it(profile: str, tmp_path: Path) -> None:
+    """As `AWS_SHARED_CREDENTIALS_FILE=<(vault ...)` has them: what is read there the AWS CLI does not find."""
+    (tmp_path / "config").write_text(OWN)
+    reader, writer = os.pipe()
+    os.write(writer, b"[default]\n")
+    os.close(writer)
+    environment = {
+        "AWS_CONFIG_FILE": str(tmp_path / "config"),
+        "AWS_SHARED_CREDENTIALS_FILE": f"/dev/fd/{reader}",
+        "AWS_PROFILE": profile,
+    }
+    aws_configuration(("aws", "s3"), environment, {"max_concurrent_requests": "7"})
+    assert os.read(reader, 100) == b"[default]\n"
+    os.close(reader)

@@ -159,6 +159,16 @@ def test_a_proxy_is_on_the_way_to_the_endpoint_that_the_sdk_chooses(
         assert f"name {name} in NO_PROXY" in remedy
 
 
+def test_files_of_the_sdk_that_cannot_be_parsed_end_no_doctor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is wrong with them is told of the credentials; the endpoint is then the usual one."""
+    (tmp_path / "broken").write_text("no section")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "broken"))
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.corp:3128")
+    assert any("s3.eu-west-1.amazonaws.com in NO_PROXY" in found.remedy for found in findings(tmp_path))
+
+
 def test_a_proxy_is_spared_by_a_port_too_and_known_by_its_own_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,9 @@ async def test_a_user_fills_a_few_lines_a_minute_and_then_a_count(caplog: pytest
     complaints = Complaints()
     assert sum(complaints.may_write(12345) for _ in range(1000)) == LINE_COUNT_MAX
     await asyncio.sleep(WINDOW_SECONDS + 1.0)
+    assert sum(complaints.may_write(12345) for _ in range(LINE_COUNT_MAX)) == LINE_COUNT_MAX
+    await asyncio.sleep(WINDOW_SECONDS + 1.0)
+    assert len(caplog.records) == 1, "nothing was held back in the second"
     assert sum(complaints.may_write(12345) for _ in range(1000)) == LINE_COUNT_MAX
     assert f"{1000 - LINE_COUNT_MAX} more lines about requests of user 12345" in caplog.text
 

@@ -85,6 +85,7 @@ SPRING_CLOUD_AWS = (
     f"io.awspring.cloud:spring-cloud-aws-starter-sqs:{SPRING_CLOUD_AWS_VERSION}",
     "org.springframework.boot:spring-boot-starter-jackson:4.0.7",
 )
+RUST_AND_CRT = ("obstore==0.12.1", "awscrt==0.38.1")
 CELERY = ("celery==5.7.0", "kombu[sqs]==5.7.0")
 TORCH_CONNECTOR = ("s3torchconnector==1.5.0", "s3torchconnectorclient==1.5.0")
 JACKSON_VERSION = "2.19.2"
@@ -253,6 +254,11 @@ def sqs_consumer() -> Path:
 def spring_cloud_aws() -> Path:
     """The folder of jars of an application that listens to queues. Raises ToolMissingError, BuildError."""
     return _jars("spring-cloud-aws", SPRING_CLOUD_AWS_VERSION, SPRING_CLOUD_AWS)
+
+
+def rust_and_crt() -> Path:
+    """The folder of packages with object_store and the CRT, for Python. Raises BuildError."""
+    return _packages("rust-and-crt", RUST_AND_CRT)
 
 
 def celery() -> Path:

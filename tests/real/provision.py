@@ -86,6 +86,7 @@ SPRING_CLOUD_AWS = (
     "org.springframework.boot:spring-boot-starter-jackson:4.0.7",
 )
 RUST_AND_CRT = ("obstore==0.12.1", "awscrt==0.38.1")
+DUCKDB_2 = ("duckdb==2.0.1",)  # its httpfs is not wrapped for pip yet
 CELERY = ("celery==5.7.0", "kombu[sqs]==5.7.0")
 TORCH_CONNECTOR = ("s3torchconnector==1.5.0", "s3torchconnectorclient==1.5.0")
 JACKSON_VERSION = "2.19.2"
@@ -259,6 +260,11 @@ def spring_cloud_aws() -> Path:
 def rust_and_crt() -> Path:
     """The folder of packages with object_store and the CRT, for Python. Raises BuildError."""
     return _packages("rust-and-crt", RUST_AND_CRT)
+
+
+def duckdb_2() -> Path:
+    """The folder of packages with DuckDB 2, which reads nothing from afar here. Raises BuildError."""
+    return _packages("duckdb", DUCKDB_2)
 
 
 def celery() -> Path:

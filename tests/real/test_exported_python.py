@@ -167,3 +167,13 @@ def test_a_library_reads_as_advised(  # noqa: PLR0917  # two of them are the ser
     asserted_ranges(truth, count, at_once)
     back = tmp_path / "big.back"
     assert not back.exists() or back.read_bytes() == content
+
+
+def test_duckdb_2_knows_what_it_is_told() -> None:
+    """Each setting of reading has its name and takes the value; those of DuckDB 1 are others."""
+    extension, *told = exported("duckdb-download", READING)
+    assert extension == "LOAD httpfs;"
+    program = "import duckdb, sys\nfor line in sys.argv[1:]: duckdb.execute(line)"
+    environment = {**ENVIRONMENT, "PYTHONPATH": str(provision.duckdb_2())}
+    done = ran([sys.executable, "-c", program, *told], env=environment)
+    assert done.returncode == 0, done.stderr

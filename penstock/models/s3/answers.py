@@ -13,7 +13,7 @@ from penstock.models.inference.draws import quantiles
 from penstock.models.inference.posterior import dip_fraction, quantile_beside_dips, widened
 from penstock.models.model import Array
 from penstock.models.s3 import remarks
-from penstock.models.s3.directions import S3SettingT, host_ceiling, planned_transfers
+from penstock.models.s3.directions import S3SettingT, burst_ceiling, planned_transfers
 from penstock.models.s3.evidence import throughput_noise_scale
 from penstock.models.s3.law import PREFIX_RATE, Transfers
 from penstock.models.s3.posterior import Posterior
@@ -171,8 +171,8 @@ def burst_bundle(
     posterior: Posterior, context: Context, transfers: Transfers, demand: Demand
 ) -> dict[str, float]:
     """What a burstable host reaches with credits and without, and how long the credits of the last measurement last."""
-    limits = host_ceiling(context.place)
-    if limits is None or not limits.is_burstable:
+    limits = burst_ceiling(context.place)
+    if limits is None:
         return {}
     both = {"is_burst": float(demand.regime is Regime.BURST)}
     for name, flag in (("sustained", 0.0), ("burst", 1.0)):

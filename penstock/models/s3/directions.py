@@ -152,6 +152,12 @@ def host_ceiling(place: Place) -> burst.Ceiling | None:
     return burst.ceiling(place.instance_type) if passes_host(place.operation) else None
 
 
+def burst_ceiling(place: Place) -> burst.Ceiling | None:
+    """The same of a host that may go faster for a while; None for any other."""
+    limits = host_ceiling(place)
+    return limits if limits is not None and limits.is_burstable else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3Setting(ABC):
     """How one object is moved: so many requests at a time, of so many bytes each; each way names the bytes its own."""

@@ -3,7 +3,7 @@
 What a setting will do and what follows from it is in `transfer`, the physics itself in `law`. There L is what passes
 before the first byte of a range, and B the rate of its body. Nothing is created and nothing completed.
 
-Measures of an observation that are used besides those of `evidence`: `first_byte_seconds_p50` and
+Measures of an observation that are used besides those of `observed`: `first_byte_seconds_p50` and
 `first_byte_seconds_p99`; and of an application's report `sink_bytes_per_second`, at which its file took what it wrote.
 A download that its file held back says nothing of the network.
 """

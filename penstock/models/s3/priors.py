@@ -9,6 +9,7 @@ import numpy as np
 from penstock.models.inference.posterior import Gaussian
 from penstock.models.inference.regression import maximise, settle
 from penstock.models.model import Fit
+from penstock.models.s3.credits import ON_CREDITS
 from penstock.models.s3.directions import (
     behind_a_slower_path,
     from_the_other_direction,
@@ -17,7 +18,7 @@ from penstock.models.s3.directions import (
     table_prior,
     where_requests_are_refused,
 )
-from penstock.models.s3.evidence import ON_CREDITS, Evidence
+from penstock.models.s3.evidence import Evidence
 from penstock.models.s3.explanations import SIGMA_COMPARED, score, starts
 from penstock.models.s3.law import (
     BURST_FACTOR,

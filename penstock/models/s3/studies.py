@@ -10,9 +10,9 @@ import numpy as np
 from penstock.models import burst
 from penstock.models.inference.draws import quantiles
 from penstock.models.model import Fit
-from penstock.models.s3.directions import direction_of, host_ceiling
-from penstock.models.s3.evidence import object_seconds
+from penstock.models.s3.directions import burst_ceiling, direction_of
 from penstock.models.s3.law import log_object_seconds
+from penstock.models.s3.observed import object_seconds
 from penstock.models.s3.posterior import Posterior
 from penstock.models.study import Sighting, Study, Trace, known
 from penstock.units import counted, format_bytes, format_rate, format_seconds, number
@@ -27,8 +27,8 @@ _UNTOUCHED_FRACTION = 0.98  # of a full bucket
 def studies(fit: Fit, observations: Sequence[Observation[Any]]) -> Iterator[Study]:
     """Of a place, all sizes together: none of this depends on what one object holds."""
     yield from _around_objects(fit, observations)
-    limits = host_ceiling(fit.place)
-    if limits is not None and limits.is_burstable and observations:
+    limits = burst_ceiling(fit.place)
+    if limits is not None and observations:
         yield from _credits(limits, observations)
         yield _ceilings(limits, observations)
 

@@ -1,7 +1,7 @@
 """Knows how a transfer from or to S3 is advised, whichever way the bytes go: what a setting will do and what follows.
 
-The physics itself is in `law`, what observations say about it in `evidence`, and how it is learned in `learning`. What
-is legal, worth trying and to be paid differs with the direction: `upload` and `download` say it.
+The physics itself is in `law`, what observations say about it in `observed` and `evidence`, and how it is learned in
+`learning`. What is legal, worth trying and to be paid differs with the direction: `upload` and `download` say it.
 """
 
 from __future__ import annotations
@@ -19,26 +19,22 @@ from penstock.models.inference.draws import quantiles
 from penstock.models.inference.misfit import MISFIT_MEASUREMENT_COUNT_MIN
 from penstock.models.model import Appraisal, Array, Belief, Fit, is_as_now
 from penstock.models.s3 import answers, remarks
+from penstock.models.s3.credits import credits_left, credits_taken
 from penstock.models.s3.directions import (
     REQUEST_SIZE_BYTES_MAX,
     Direction,
     S3SettingT,
+    burst_ceiling,
     host_ceiling,
     in_flight_count,
     kindred,
     passes_host,
     planned_transfers,
 )
-from penstock.models.s3.evidence import (
-    are_credits_spent,
-    connections_used,
-    evidence_of,
-    moved,
-    object_seconds,
-)
 from penstock.models.s3.lateness import lateness
 from penstock.models.s3.law import PARAMETERS, THREAD_COUNT_MAX, Transfers
 from penstock.models.s3.learning import learn
+from penstock.models.s3.observed import connections_used, evidence_of, moved, object_seconds
 from penstock.models.s3.patience import patience, refused_late
 from penstock.models.s3.posterior import FIT_STATE_VERSION, Posterior
 from penstock.models.s3.studies import studies
@@ -158,10 +154,10 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
 
         What is moved at the same time takes of them as well. What has no end outlasts them.
         """
-        limits, moved = host_ceiling(context.place), self._moved_bytes(context, demand)
+        limits, moved = burst_ceiling(context.place), self._moved_bytes(context, demand)
         if demand.regime is not Regime.AUTO:
             return demand.regime
-        if limits is None or not limits.is_burstable or moved is None:
+        if limits is None or moved is None:
             return Regime.SUSTAINED
         left = fit.state.get("credit_bytes") or 0.0
         spent = limits.burst_credits_spent(moved + beside_bytes)
@@ -291,7 +287,7 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
             transferred_bytes=int(parts * s),
             request_count=parts + around,
             usd=self.usd(tariff, request_count=parts + around, transferred_bytes=parts * s),
-            credit_bytes=_credit_bytes(context.place, transferred, seconds=transferred / fast),
+            credit_bytes=credits_taken(context.place, transferred, seconds=transferred / fast),
             duration_seconds=seconds,
         )
 
@@ -347,7 +343,7 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         """The posterior since the place last changed; from the neighbour's parameters where they fit."""
         ordered = sorted(observations, key=lambda o: o.started_at)[-_OBSERVATION_COUNT_MAX:]
         learned = learn(place, evidence_of(place, ordered), prior, seed)
-        posterior = learned.posterior(_credits(place, ordered), lateness(self.direction, ordered))
+        posterior = learned.posterior(credits_left(place, ordered), lateness(self.direction, ordered))
         stay = learned.known.stay
         return Fit(
             place=place,
@@ -513,8 +509,8 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
             found.append(late)
         if (lasting := self._lasting_rate(fit, context, demand)) is not None:
             found.append(remarks.of_patience(fit.state["patience"][0], lasting))
-        limits = host_ceiling(context.place)
-        if limits is None or not limits.is_burstable or demand.regime is not Regime.AUTO:
+        limits = burst_ceiling(context.place)
+        if limits is None or demand.regime is not Regime.AUTO:
             return tuple(found)
         moved, left = self._moved_bytes(context, demand), posterior.credit_bytes or 0.0
         return (remarks.of_regime(limits, moved, left, is_burst=settled.regime is Regime.BURST), *found)
@@ -550,8 +546,7 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
 
     def _burst_rates(self, fit: Fit, context: Context, settings: Sequence[S3SettingT]) -> Array:
         """How fast each may go while there are credits; without bound where there are none."""
-        limits = host_ceiling(context.place)
-        if limits is None or not limits.is_burstable:
+        if burst_ceiling(context.place) is None:
             return np.full(len(settings), inf)
         logs = self._log_steady_rates(fit, context, settings, Regime.BURST)
         return np.asarray(np.exp(quantiles(logs, [_BURST_QUANTILE])[0]), dtype=np.float64)
@@ -597,14 +592,6 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         return ladder
 
 
-def _credit_bytes(place: Place, transferred_bytes: float, *, seconds: float) -> int:
-    """What a transfer takes of the bucket, where there is one."""
-    limits = host_ceiling(place)
-    if limits is None or not limits.is_burstable:
-        return 0
-    return ceil(limits.credits_spent(transferred_bytes, seconds=seconds))
-
-
 def _held_bytes(setting: S3SettingT, context: Context, demand: Demand) -> int:
     return setting.memory_bytes(context.payload_size_bytes, demand.object_count)
 
@@ -633,21 +620,3 @@ def _parameters(draws: Array, direction: Direction) -> dict[str, Estimate]:
         for i, name in enumerate(PARAMETERS)
         if name not in direction.absent
     }
-
-
-def _credits(place: Place, observations: Sequence[Observation[S3SettingT]]) -> float | None:
-    limits = host_ceiling(place)
-    if limits is None or not limits.is_burstable:
-        return None
-    if not observations:
-        return limits.credit_bytes_max
-    if are_credits_spent(limits, observations):
-        return 0.0
-    start = observations[0].started_at
-    transfers = [
-        ((o.started_at - start).total_seconds(), o.duration_seconds, float(o.transferred_bytes))
-        for o in observations
-    ]
-    return burst.credits_at(
-        limits, transfers, at_seconds=max(begin + lasted for begin, lasted, _ in transfers)
-    )

@@ -98,7 +98,7 @@ async def serve(load: Callable[[], Configuration]) -> None:
     inherited = inherited_sockets().get(_SOCKET_NAME)
     entrance = Entrance(
         path,
-        mode=configuration.daemon.socket_mode_bits,
+        mode=int(configuration.daemon.socket_mode, 8),
         gid=host.group_id(configuration.daemon.control_group),
         inherited=inherited,
     )

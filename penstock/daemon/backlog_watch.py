@@ -308,7 +308,8 @@ class BacklogWatch:
             measures.get("visibility_timeout_seconds") or subject.visibility_timeout_seconds
         )
         deleted = measures.get("deleted_count")
-        told = _Told(subject.seen_at, seconds, (deleted or 0.0) / seconds, _age_of(measures))
+        age = measures.get("oldest_undeleted_seconds", measures.get("oldest_undeleted_seconds_max"))
+        told = _Told(subject.seen_at, seconds, (deleted or 0.0) / seconds, age)
         subject.hear(process_id, told)
         if deleted is not None:
             received = measures.get("received_count", deleted)
@@ -349,7 +350,3 @@ def _lasting_trouble(subject: _Subject) -> str | None:
     if subject.trouble is None or (subject.seen_at is not None and subject.failure_count < FAILURE_COUNT_MIN):
         return None
     return f"the queue {subject.name} is not watched: {subject.trouble}"
-
-
-def _age_of(measures: Mapping[str, float]) -> float | None:
-    return measures.get("oldest_undeleted_seconds", measures.get("oldest_undeleted_seconds_max"))

@@ -71,11 +71,6 @@ class DaemonSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def database_path(self) -> Path:
         return Path(self.state_directory) / "penstock.db"
 
-    @property
-    def socket_mode_bits(self) -> int:
-        """The permissions of the socket as a number."""
-        return int(self.socket_mode, 8)
-
 
 class HostSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """[host]: what this machine is, when it cannot or should not be asked."""

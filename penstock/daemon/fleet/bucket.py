@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 
 import msgspec
@@ -38,7 +39,8 @@ class Bucket:
     """
 
     def __init__(self, section: FleetSection, outside: Outside, *, region: str, tariff: Tariff) -> None:
-        self._name, self._region, self._tariff = section.bucket, region, tariff
+        self._name, self._region = section.bucket, region
+        self.cost = partial(requests_cost, tariff)  # of so many requests with so many bytes
         self._outside = outside
         self._store: ObjectStore | None = None
         self.used = Cost()
@@ -73,10 +75,6 @@ class Bucket:
             raise
         except (Changed, Missing):
             return None
-
-    def cost(self, *, reads: int = 0, writes: int = 0, received: int = 0, sent: int = 0) -> Cost:
-        """Of so many requests with so many bytes."""
-        return requests_cost(self._tariff, reads=reads, writes=writes, received=received, sent=sent)
 
 
 def requests_cost(

@@ -176,7 +176,9 @@ class Fleet:
                     **asdict(place),
                     "observation_count": len(known.prior.evidence),
                     "host_count": len({one.host for one in known.prior.evidence}),
-                    "newest_observation_at": _newest_at(known.prior),
+                    "newest_observation_at": max(
+                        (one.observation.started_at for one in known.prior.evidence), default=None
+                    ),
                     "dropped": known.prior.remark,
                     "is_probed_here": place not in self.seats.places or self.seats.holds(place),
                 }
@@ -258,7 +260,3 @@ class Fleet:
 def word_for(host_name: str, seed: int) -> str:
     """By which hosts are told apart; no name of one is told."""
     return hashlib.blake2b(f"{host_name}/{seed}".encode(), digest_size=8).hexdigest()
-
-
-def _newest_at(told: Prior[Any]) -> datetime | None:
-    return told.evidence[-1].observation.started_at if told.evidence else None

@@ -283,7 +283,7 @@ def _from_failure(error: Exception, doing: str) -> RequestError:
         is_made = not isinstance(error.kwargs.get("error"), aiohttp.ClientConnectorError)
         unanswered = Unreachable if is_made else Unsent
         return unanswered(_connection_trouble(error, is_made=is_made), doing=doing)
-    cause = _cause_of(error)
+    cause: object = error.kwargs.get("error") if isinstance(error, sdk_errors.BotoCoreError) else error
     if isinstance(cause, (FileNotFoundError, IsADirectoryError, PermissionError, ssl.SSLError)):
         return Unsent(f"the CA bundle cannot be read: check AWS_CA_BUNDLE ({_one_line(cause)})", doing=doing)
     if isinstance(cause, aiohttp.ClientResponseError):  # no HTTP, or broken
@@ -291,11 +291,6 @@ def _from_failure(error: Exception, doing: str) -> RequestError:
     if isinstance(error, (sdk_errors.HTTPClientError, aiohttp.ClientError, OSError)):
         return Unreachable(f"the connection failed ({_one_line(error)})", doing=doing)
     return Refused(f"the request could not be made: {_one_line(error)}", doing=doing)
-
-
-def _cause_of(error: Exception) -> object:
-    """What the library wrapped."""
-    return error.kwargs.get("error") if isinstance(error, sdk_errors.BotoCoreError) else error
 
 
 def _connection_trouble(error: sdk_errors.EndpointConnectionError, *, is_made: bool) -> str:

@@ -251,6 +251,15 @@ class HasWork(Protocol):
         ...
 
 
+@runtime_checkable
+class HasBodies(Protocol):
+    """A model of an operation whose requests carry as much as the setting says."""
+
+    def request_bytes(self, setting: Any, payload_size_bytes: int) -> int:
+        """What one request carries of such a payload."""
+        ...
+
+
 class PerformanceModel(Protocol[SettingT]):
     """One operation: its knobs, its legal settings, its physics."""
 

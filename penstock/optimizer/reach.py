@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from penstock.models.model import Fit, PerformanceModel
+from penstock.models.model import Cell, Fit, HasBodies, PerformanceModel
 from penstock.optimizer import evidence, objective
 from penstock.vocabulary import Context, knobs, setting_values
 
 _REACH_OCTAVES = 1.0
 _REACH_OCTAVES_OFF_MODEL = 0.3
 _STEP_RATIO_MAX = 2.0  # threads that are advised over the most that went well, while little was measured
+# Of bytes in a request: what was borne with smaller ones is not known to be borne.
+_BODY_RATIO = 4.0
 _TRUST_CELL_COUNT = 5  # settings measured at a size: from here on advice stays near what was measured
 _TELLING_RATIO = 1.4  # of threads: what differs by so much tells a slower connection from a lower ceiling
 _UNMEASURED_OVER_DEFAULT = 4  # times the SDK's own threads, as long as nothing was measured in a place
@@ -94,7 +97,9 @@ def _has_same_limits(setting: Any, anchor: Any) -> bool:
 
 
 def _dared(model: PerformanceModel[Any], fit: Fit, context: Context, settings: list[Any]) -> list[Any]:
-    """Where little was measured, no more than twice the threads that went well: whether more are borne is not known.
+    """Where little was measured, no more than twice the threads that went well with requests as large, or nearly.
+
+    Whether more are borne is not known.
 
     Or what other hosts of the place bore, as far as is dared where nothing was measured, until it goes badly here.
 
@@ -105,12 +110,30 @@ def _dared(model: PerformanceModel[Any], fit: Fit, context: Context, settings: l
     quiet = [cell for cell in fit.cells if not cell.had_trouble] or fit.cells
     if not quiet:
         return settings
-    borne = evidence.thread_counts(model, quiet).max()
+    borne, threads = _borne(model, context, quiet, settings), objective.thread_counts(settings)
     troubled = evidence.thread_counts(model, [cell for cell in fit.cells if cell.had_trouble])
-    more = troubled[troubled > borne]
+    more = troubled[troubled > evidence.thread_counts(model, quiet).max()]
     below = more.min() if len(more) else 0.0
-    threads = objective.thread_counts(settings)
     told = min(fit.told_thread_count, most_unmeasured(model, context)) if not len(troubled) else 0.0
     least = threads.min(initial=np.inf)  # where all that would serve take more than is dared
-    is_dared = (threads <= max(_STEP_RATIO_MAX * borne, told, least)) | (threads < below)
+    is_dared = (threads <= np.maximum(_STEP_RATIO_MAX * borne, max(told, least))) | (threads < below)
     return [setting for setting, is_one in zip(settings, is_dared, strict=True) if is_one]
+
+
+def _borne(
+    model: PerformanceModel[Any], context: Context, quiet: Sequence[Cell], settings: list[Any]
+) -> objective.Array:
+    """Of each setting, the most threads that went well with requests of at least a quarter of its bytes.
+
+    Where all that were measured are smaller, with the largest of them, as far as is dared where nothing was measured.
+    """
+    counts = evidence.thread_counts(model, quiet)
+    if not isinstance(model, HasBodies):
+        return np.full(len(settings), counts.max())
+    tried = [model.request_bytes(model.setting_type(**c.setting), c.payload_size_bytes) for c in quiet]
+    asked = [model.request_bytes(setting, context.payload_size_bytes) for setting in settings]
+    largest = max(tried)
+    is_as_large = _BODY_RATIO * np.array(tried) >= np.minimum(asked, largest).reshape(-1, 1)
+    borne = np.where(is_as_large, counts, 0.0).max(axis=1)
+    most = np.where(np.array(asked) > _BODY_RATIO * largest, most_unmeasured(model, context), np.inf)
+    return np.asarray(np.minimum(borne, most / _STEP_RATIO_MAX))

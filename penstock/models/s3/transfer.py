@@ -275,7 +275,7 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         fast: float,
     ) -> Cost:
         size = max(context.payload_size_bytes, 1)
-        s = min(setting.request_size_bytes, size)
+        s = self.request_bytes(setting, size)
         wanted = max(_PROBE_WAVES * setting.thread_count * s, rate * _PROBE_SECONDS)
         transferred = wanted if size <= self.direction.unsplit_bytes else min(wanted, size)
         transferred = ceil(transferred / s) * s
@@ -295,10 +295,13 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         """One wave of parts at the expected rate, with some room for a slow one."""
         return _WAVE_ROOM * self._wave_bytes(context, setting) / self._steady_rate(fit, context, setting)
 
+    def request_bytes(self, setting: S3SettingT, payload_size_bytes: int) -> int:
+        return min(setting.request_size_bytes, payload_size_bytes)
+
     def _wave_bytes(self, context: Context, setting: S3SettingT) -> int:
         """All that is in flight at once."""
         size = max(context.payload_size_bytes, 1)
-        return in_flight_count(setting, size) * min(setting.request_size_bytes, size)
+        return in_flight_count(setting, size) * self.request_bytes(setting, size)
 
     def measured_value(self, observation: Observation[S3SettingT]) -> float:
         """Throughput of a whole object, extended from the share of it that was sent; of small ones, of their stream."""
@@ -440,7 +443,7 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         size = self.payload_bytes(context, demand)
         one = _single(self._transfers(context, [setting], replace(demand, object_count=1)))
         alone = answers.interval(posterior, one, demand, line)
-        s = size / ceil(size / min(setting.request_size_bytes, size))
+        s = size / ceil(size / self.request_bytes(setting, size))
         return {
             "throughput_bytes_per_second": throughput,
             "latency_seconds": Estimate(size / alone.high, size / alone.expected, size / alone.low),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from penstock.models.model import Cell
+from penstock.models.s3.upload import S3UploadModel, S3UploadSetting
 from penstock.models.sqs.delivery import SqsDeliveryModel
 from penstock.models.sqs.setting import SqsDeliverySetting
 from penstock.optimizer.choice import within_reach
-from penstock.units import KiB
+from penstock.units import GiB, KiB, MiB
 from penstock.vocabulary import Context, Demand, Place, setting_values
 from tests.factories import NOON, a_fit, a_queue_setting
 
@@ -27,11 +29,11 @@ def limited(setting: SqsDeliverySetting, rate: float, sent: int, received: int) 
     )
 
 
-def measured(setting: SqsDeliverySetting) -> Cell:
+def measured(setting: Any, payload_size_bytes: int = KiB) -> Cell:
     """Once, and without trouble."""
     values = setting_values(setting)
     return Cell(
-        payload_size_bytes=KiB,
+        payload_size_bytes=payload_size_bytes,
         setting=values,
         count=1,
         value_median=100.0,
@@ -78,3 +80,21 @@ def test_receivers_that_work_ask_for_no_more_than_was_measured() -> None:
     settings = [working, tried, beyond]
     assert within_reach(MODEL, fit, CONTEXT, Demand(work_seconds=0.02), settings) == [working]
     assert within_reach(MODEL, fit, CONTEXT, Demand(), settings) == [tried]
+
+
+def test_small_requests_tell_of_no_ceiling_for_large_ones() -> None:
+    """What eighty threads of small objects carry is far below what so many parts would ask of the path."""
+    place = dataclasses.replace(PLACE, operation="s3_upload")
+    large = Context(place=place, payload_size_bytes=GiB)
+    few, some, many = (
+        S3UploadSetting(thread_count=n, part_size_bytes=part)
+        for n, part in ((24, 8 * MiB), (40, 8 * MiB), (160, 8 * MiB))
+    )
+    model, settings = S3UploadModel(), [few, some, many]
+    small = measured(S3UploadSetting(thread_count=80, part_size_bytes=8 * MiB), 64 * KiB)
+    parts = measured(S3UploadSetting(thread_count=12, part_size_bytes=5 * MiB), 64 * MiB)
+    both = a_fit(place=place, cells=(small, parts))
+    assert within_reach(model, both, large, Demand(), settings) == [few]
+    assert within_reach(model, a_fit(place=place, cells=(small,)), large, Demand(), settings) == [few, some]
+    tiny = Context(place=place, payload_size_bytes=64 * KiB)
+    assert within_reach(model, both, tiny, Demand(), settings) == settings, "and large ones do for small ones"

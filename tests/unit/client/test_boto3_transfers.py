@@ -109,7 +109,8 @@ def test_a_bucket_is_advised_and_reported_for_where_and_what_it_is(
     upload_file(client, path, bucket, "key", reporter=reporter)
     download_file(client, bucket, "key", os.devnull, size_bytes=4, reporter=reporter)
     Opening(client, bucket, "key", None, None, {}).found({"ContentLength": 4})
-    Errand(boto3, bucket, "s3_upload", client_arguments={"region_name": "eu-west-1"}).ask(4, 1)
+    session = boto3.Session(region_name="us-east-1")  # of which a client elsewhere is made
+    Errand(session, bucket, "s3_upload", client_arguments={"region_name": "eu-west-1"}).ask(4, 1)
     first, second = ({"region": region, "service_class": service_class} for region in (None, region))
     assert asked == 4 * [first, second]
     found = [(place["region"], place.get("service_class")) for place in reporter.reports]

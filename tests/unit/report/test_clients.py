@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from datetime import timedelta
 
+from penstock.report.clients import HARM_COUNT_MAX, harms_table
 from penstock.report.markdown import render_markdown
+from penstock.report.wording import date_words
+from tests.factories import NOON
 from tests.unit.daemon.heard.test_client_hours import a_harm, an_hour
 from tests.unit.report.materials import a_report, html_of
 from tests.unit.report.test_page import HOSTILE, outline
@@ -35,6 +39,17 @@ def test_the_page_says_it_and_what_probes_cost() -> None:
     assert "<script>alert" not in markdown
     assert "would bring" in render_markdown(report)
     assert "applications were heard" not in outline(html_of(a_report())).text
+
+
+def test_of_what_probes_cost_the_newest_comes_first() -> None:
+    """And no more than so many of the newest, each with how it ended."""
+    harms = [
+        dataclasses.replace(a_harm(), started_at=NOON + timedelta(days=n), is_broken_off=n > HARM_COUNT_MAX)
+        for n in range(HARM_COUNT_MAX + 2)
+    ]
+    first, second, *_, last = harms_table(harms).rows
+    assert [row[0] for row in (first, last)] == [date_words(harms[n].started_at) for n in (-1, 2)]
+    assert [row[-1] for row in (first, second, last)] == ["broken off", "by itself", "by itself"]
 
 
 def test_what_came_before_it_was_known_whose_it_is_is_no_application_of_its_own() -> None:

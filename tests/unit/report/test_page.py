@@ -269,6 +269,13 @@ def test_markdown_marks_in_a_text_mean_nothing() -> None:
     assert "\\<script\\>" in text
 
 
+def test_what_kept_a_probe_from_measuring_most_often_comes_first() -> None:
+    """By its reason, which is written once."""
+    often, seldom = an_inconclusive(reason="often so"), an_inconclusive(reason="seldom so")
+    text = render_markdown(a_report(inconclusives=[seldom, often, often]), is_full=True)
+    assert 0 < text.rindex("often so") < text.rindex("seldom so")
+
+
 def test_however_many_clients_there_are_the_legend_stays_short() -> None:
     """Names of clients come from others; from the fifth on they share a colour and a word."""
     observations = [

@@ -157,6 +157,7 @@ async def test_what_probes_know_outlives_the_process(house: House) -> None:
     assert isinstance(await probe.run(plan), Observation)
     assert probers() != {first}
     assert house.sqs.queue_names() == [queue]
+    assert not house.prober._assignment.put_away, "after an end by itself the next would know what is no more"
     await house.prober._rest()
     await probe.close()
     assert not house.sqs.queue_names()

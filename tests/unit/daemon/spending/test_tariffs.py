@@ -43,6 +43,13 @@ def test_what_is_stated_holds(row: object, identity: HostIdentity) -> None:
     assert way(section, "http://127.0.0.1:9000", identity).path is NetworkPath.INTERFACE_ENDPOINT
 
 
+def test_only_a_dear_way_that_nobody_stated_is_assumed() -> None:
+    """Who states a NAT gateway has one, and is not asked to state it."""
+    assert way(ObjectSection(), "", NOWHERE).is_assumed
+    assert not way(ObjectSection(network_path="nat-gateway"), "", NOWHERE).is_assumed
+    assert not way(ObjectSection(), "", PUBLIC).is_assumed
+
+
 @pytest.mark.parametrize(
     ("endpoint_url", "path"),
     [

@@ -309,7 +309,7 @@ def _endpoint(service: Service, region: str, profile: str) -> str:
     from botocore import exceptions, session
 
     is_chosen = dict.fromkeys(_CHOICES_OF_ENDPOINTS, False)
-    # What is wrong is told of where credentials are looked for.
+    # What is wrong with those files is told of where credentials are looked for.
     with contextlib.suppress(exceptions.BotoCoreError, OSError):
         is_chosen = {
             name: session.Session(profile=profile or None).get_config_variable(name) for name in is_chosen

@@ -26,7 +26,9 @@ from penstock.models.model import Appraisal, Array, Fit
 from penstock.models.prices import service_price
 from penstock.models.sqs import learning
 from penstock.models.sqs.duplicate_loop import DeleteLoop
+from penstock.models.sqs.observed import PAST, measured_goodput
 from penstock.models.sqs.physics import (
+    ACTIONS,
     Forecast,
     QueueCosts,
     drive_of,
@@ -101,9 +103,9 @@ class SqsDeliveryModel:
     reported_measures = frozenset(
         {
             "goodput_messages_per_second",
-            *(f"{action}_seconds_mean" for action in ("send", "receive", "delete")),
-            *(f"{action}_request_count" for action in ("send", "receive", "delete")),
-            *(f"{past}_count" for past in ("sent", "received", "deleted")),
+            *(f"{action}_seconds_mean" for action in ACTIONS),
+            *(f"{action}_request_count" for action in ACTIONS),
+            *(f"{past}_count" for past in PAST.values()),
         }
     )
 
@@ -208,7 +210,7 @@ class SqsDeliveryModel:
 
     def measured_value(self, observation: Observation[SqsDeliverySetting]) -> float:
         """Unique messages that went all the way, per second."""
-        return learning.measured_goodput(observation)
+        return measured_goodput(observation)
 
     def fit(
         self,

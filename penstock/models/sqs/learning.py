@@ -1,8 +1,7 @@
 """Knows how the costs of a queue are learned from observations: what each says of the law, and since which change.
 
-An observation is many measurements of several kinds, each with a spread of its own that is learned with the costs
-(`posterior`). Request rates that throttling or the client's CPU allow are bounds, not slopes: they are read off the
-observations directly.
+An observation is many measurements of several kinds (`observed`), each with a spread of its own that is learned with
+the costs (`posterior`).
 """
 
 from __future__ import annotations
@@ -21,21 +20,18 @@ from penstock.models.inference import drift, posterior
 from penstock.models.inference.draws import quantiles
 from penstock.models.inference.posterior import Gaussian, Goal
 from penstock.models.model import STATE_VERSION, SURPRISE_AFTER, Array, Fit, Periods, Suspicion, is_as_now
+from penstock.models.sqs.observed import IDLE_BATCHES, UNLIMITED, Columns, ceilings, columns_of
 from penstock.models.sqs.physics import (
     ACTIONS,
-    Drive,
     Forecast,
     QueueCosts,
     client_wait_seconds,
-    drive_of,
     forecast,
     latency_quantile_seconds,
     request_seconds,
 )
-from penstock.models.sqs.queue_class import request_rate_max_per_second
 from penstock.vocabulary import NORMAL_90, Estimate, Observation, Origin, Place
 
-IDLE_BATCHES = (1, 2, 5, 10)  # at which a probe times requests one after another
 FIT_STATE_VERSION = 4  # of what is kept in a fit; one that was stored under another is not read
 _DRAW_COUNT = 48
 # Two and six are no better, on 24 made-up queues, and take half as long again and three times as long.
@@ -43,17 +39,13 @@ _DRAW_ITERATIONS = 1
 _ROUNDS = 3  # five are no better
 # In each round: with three goodput after five probes is foretold worse, with twelve no better.
 _ITERATIONS = 6
-UNLIMITED = 1e9
 _IDLE_SPREAD = 0.25  # of the mean of a few requests one after another, as a logarithm
 _WAITING_SCATTER = 3.0
 _USUAL_COUNT = 4.0  # misfits as they usually are, beside those that were seen
 _LAW_SPREAD = 0.1  # of a logarithm: what the law may be off by under load, where no change is behind it
 _CHANGE_WIDTH = 0.4  # of what was believed before: how far costs move when a place changes
-_THROTTLED_FRACTION = 0.002  # of requests
-_GRACE_SECONDS = 1.0  # of admitted requests, before a limit is felt
 _PACED_CALM = 0.85
 _FULL_CLIENT = 0.9  # of its request rate
-CLIENT_SECONDS_PER_REQUEST = 0.65e-3  # measured: 0.56-0.74 ms of one core with aiobotocore
 
 # name: (prior median, standard deviation of its logarithm)
 _PRIOR = {
@@ -90,24 +82,6 @@ class Spread:
     latency: float = 0.05  # where nothing waits; see `latency_scale`
     latency_p99: float = 0.12
     p99_ratio: float = 1.0  # of what is measured over what the physics says
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Evidence:
-    """Observations as columns; nan where one does not say."""
-
-    drive: Drive
-    filled: dict[str, Array]  # messages in a request, by action
-    seconds: dict[str, Array]  # of a request, by action
-    idle_seconds: dict[str, Array]  # of one alone, by action: at each of the batches, all observations
-    request_rate: Array
-    received_rate: Array
-    has_idle_receives: NDArray[np.bool_]  # receives that waited for a message are in their mean
-    goodput: Array  # of a throttled observation: nan, for it measures the client's pauses
-    latency_seconds: Array  # likewise
-    latency_seconds_p99: Array  # likewise
-    request_rate_max: float
-    client_request_rate_max: float
 
 
 def learn(place: Place, observations: Sequence[Observation[Any]], *, prior: Fit | None, seed: int) -> Fit:
@@ -170,8 +144,8 @@ def _learn_all(
     place: Place, used: Sequence[Observation[Any]], prior: Fit | None, belief: Gaussian
 ) -> _Learned:
     """The spreads and the mode settle together."""
-    caps = _ceilings(place, used, prior)
-    evidence = _evidence(used, caps)
+    caps = ceilings(place, used, prior)
+    evidence = columns_of(used, caps)
     law, spread, theta = _Law(evidence, belief.mean), Spread(), _start(evidence, belief.mean)[None]
     weights = np.ones(len(law.kinds))
     goal = law.goal(spread, weights, belief)
@@ -200,7 +174,8 @@ def _shifts(learned: _Learned, observations: Sequence[Observation[Any]]) -> tupl
     What requests took one after another says it at any setting; under load they also wait for the client's CPU,
     however fast the service is.
     """
-    misfits, count = _misfits(learned.mode[None, :], _evidence(observations, learned.caps)), len(observations)
+    misfits = _misfits(learned.mode[None, :], columns_of(observations, learned.caps))
+    count = len(observations)
     under_load = learned.spread.seconds**2 + _LAW_SPREAD**2
     shifts, deviations = [], []
     for action in ACTIONS:
@@ -227,7 +202,7 @@ def _suspicion(
     """What the newest of these observations says of a change; nothing while few were seen, or just after one."""
     if len(observations) - (watched.begins or (0,))[-1] <= SURPRISE_AFTER:
         return Suspicion()
-    misfits = _misfits(learned.mode[None, :], _evidence(observations[-1:], learned.caps))
+    misfits = _misfits(learned.mode[None, :], columns_of(observations[-1:], learned.caps))
     more = float(np.nan_to_num(misfits.goodput, nan=0.0)[0, 0])
     return Suspicion(
         level=watched.level,
@@ -266,12 +241,12 @@ def _state(learned: _Learned, draws: Array) -> dict[str, Any]:
 
 def mean_costs(fit: Fit) -> QueueCosts:
     """The costs at the posterior's mode, one row."""
-    return _costs(np.array([fit.state["mode"]]), fit)
+    return _costs(np.array([fit.state["mode"]]), _caps(fit))
 
 
 def drawn_costs(fit: Fit) -> QueueCosts:
     """The costs of every draw, one row each."""
-    return _costs(np.array(fit.state["draws"]), fit)
+    return _costs(np.array(fit.state["draws"]), _caps(fit))
 
 
 def spread(fit: Fit) -> Spread:
@@ -308,21 +283,12 @@ def estimate(drawn: Array, scatter: float, fit: Fit) -> Estimate:
     return Estimate(math.exp(centre - width), math.exp(centre), math.exp(centre + width))
 
 
-def measured_goodput(observation: Observation[Any]) -> float:
-    """Unique messages per second, as the observation says or as its bytes imply."""
-    stated = observation.measures.get("goodput_messages_per_second")
-    if stated is not None:
-        return float(stated)
-    return observation.throughput_bytes_per_second / max(observation.context.payload_size_bytes, 1)
-
-
 def discrepancies(fit: Fit, observations: Sequence[Observation[Any]]) -> tuple[Array, Array]:
     """Logarithms of measured over expected, (observations, 4), and the standard deviation of each.
 
     Columns: goodput, and the seconds of a send, a receive and a delete; NaN where an observation does not say.
     """
-    caps = (fit.state["request_rate_max_per_second"], fit.state["client_request_rate_max_per_second"])
-    evidence, scatter = _evidence(observations, caps), spread(fit)
+    evidence, scatter = columns_of(observations, _caps(fit)), spread(fit)
     misfits = _misfits(np.array(fit.state["draws"]), evidence)
     draws = np.stack([misfits.goodput, *(misfits.seconds[action] for action in ACTIONS)], axis=2)
     own = np.array([scatter.goodput, scatter.seconds, scatter.seconds, scatter.seconds])
@@ -343,124 +309,20 @@ def _belief(fit: Fit | None) -> Gaussian:
     return Gaussian(mean=covariance @ (centre / width**2), covariance=covariance)
 
 
-def _costs(rows: Array, fit: Fit) -> QueueCosts:
-    return _costs_of(
-        rows, fit.state["request_rate_max_per_second"], fit.state["client_request_rate_max_per_second"]
-    )
+def _caps(fit: Fit) -> tuple[float, float]:
+    return fit.state["request_rate_max_per_second"], fit.state["client_request_rate_max_per_second"]
 
 
-def _costs_of(rows: Array, request_rate_max: float, client_rate_max: float) -> QueueCosts:
+def _costs(rows: Array, caps: tuple[float, float]) -> QueueCosts:
     columns = {name: np.exp(rows[:, index : index + 1]) for index, name in enumerate(_NAMES)}
     return QueueCosts(
         **columns,
-        request_rate_max_per_second=np.full((len(rows), 1), request_rate_max),
-        client_request_rate_max_per_second=np.full((len(rows), 1), client_rate_max),
+        request_rate_max_per_second=np.full((len(rows), 1), caps[0]),
+        client_request_rate_max_per_second=np.full((len(rows), 1), caps[1]),
     )
 
 
-def _ceilings(
-    place: Place, observations: Sequence[Observation[Any]], prior: Fit | None
-) -> tuple[float, float]:
-    """Requests a second that the service admits for an action, and the client's CPU for all together."""
-    standing = prior.state if prior is not None else {}
-    quota = min(request_rate_max_per_second(place.service_class, place.region), UNLIMITED)
-    request_rate = float(standing.get("request_rate_max_per_second", quota))
-    refused = [_carried_rate(o) for o in observations if _is_throttled(o)]
-    admitted = [_carried_rate(o) for o in observations if o.throttled_count == 0]
-    if not refused and max(admitted, default=0.0) > request_rate:
-        request_rate = quota  # a neighbour's limit that is none here
-    if refused:
-        # The most that ever went on being admitted: whoever keeps to the advice stays below it, also when refused.
-        request_rate = max([*refused, *admitted])
-    spent = [
-        o.client_cpu_fraction * o.duration_seconds / o.request_count
-        for o in observations
-        if o.client_cpu_fraction > 0 and o.request_count >= 50
-    ]
-    seconds = float(np.median(spent)) if spent else CLIENT_SECONDS_PER_REQUEST
-    return request_rate, 1.0 / seconds
-
-
-def _is_throttled(observation: Observation[Any]) -> bool:
-    return observation.throttled_count > _THROTTLED_FRACTION * observation.request_count
-
-
-def _carried_rate(observation: Observation[Any]) -> float:
-    """Requests a second of the busiest kind, as the service goes on admitting them; always positive.
-
-    A service lets about a second's worth pass before it counts, and a probe lasts only a few: all requests are taken
-    over a second more. Where the steady goodput in full batches needs more than that, there was no such grace. Where
-    none was admitted, less than one was.
-    """
-    counts = [_request_count(observation, action) for action in ("send", "receive", "delete")]
-    counts[1] += observation.measures.get("empty_receive_count", 0.0)
-    admitted = max(1.0, *counts) / (observation.duration_seconds + _GRACE_SECONDS)
-    return max(admitted, measured_goodput(observation) / float(observation.setting.batch_message_count))
-
-
-def _request_count(observation: Observation[Any], action: str) -> float:
-    """How many requests succeeded, as stated or, for full batches, as the messages imply."""
-    stated = observation.measures.get(f"{action}_request_count")
-    if stated is not None:
-        return float(stated)
-    past = {"send": "sent", "receive": "received", "delete": "deleted"}[action]
-    return float(observation.measures.get(f"{past}_count", 0.0) / observation.setting.batch_message_count)
-
-
-def _evidence(observations: Sequence[Observation[Any]], caps: tuple[float, float]) -> _Evidence:
-    def measured(name: str) -> Array:
-        values = np.array([float(o.measures.get(name, np.nan)) for o in observations])
-        return np.where(values > 0, values, np.nan)
-
-    def idle_measured(action: str) -> Array:
-        return np.concatenate([measured(f"idle_{action}_seconds_batch_{batch}") for batch in IDLE_BATCHES])
-
-    durations = np.array([o.duration_seconds for o in observations])
-    sizes = np.array([float(o.context.payload_size_bytes) for o in observations])
-    latency = np.array([o.latency_seconds_mean or np.nan for o in observations])
-    latency_p99 = np.array([o.latency_seconds_p99 or np.nan for o in observations])
-    goodput = np.array([measured_goodput(o) or np.nan for o in observations])
-    is_throttled = np.array([_is_throttled(o) for o in observations])
-    return _Evidence(
-        drive=drive_of([o.setting for o in observations], sizes),
-        filled={action: _filled(observations, action) for action in ("send", "receive", "delete")},
-        seconds={action: measured(f"{action}_seconds_mean") for action in ("send", "receive", "delete")},
-        idle_seconds={action: idle for action in ACTIONS if np.isfinite(idle := idle_measured(action)).any()},
-        request_rate=np.array([float(o.request_count) for o in observations]) / durations,
-        received_rate=measured("received_count") / durations,
-        has_idle_receives=np.array([o.origin is Origin.APPLICATION for o in observations]),
-        goodput=np.where(is_throttled, np.nan, goodput),
-        latency_seconds=np.where(is_throttled, np.nan, latency),
-        latency_seconds_p99=np.where(is_throttled, np.nan, latency_p99),
-        request_rate_max=caps[0],
-        client_request_rate_max=caps[1],
-    )
-
-
-def _filled(observations: Sequence[Observation[Any]], action: str) -> Array:
-    """Messages in a request on average: what the counts say, else what the rates allow."""
-    return np.array([_filled_by_one(o, action) for o in observations])
-
-
-def _filled_by_one(observation: Observation[Any], action: str) -> float:
-    batch = float(observation.setting.batch_message_count)
-    past = {"send": "sent", "receive": "received", "delete": "deleted"}[action]
-    count = observation.measures.get(f"{past}_count")
-    requests = observation.measures.get(f"{action}_request_count")
-    if count and requests:
-        return float(np.clip(count / requests, 1.0, 10.0))
-    if action == "send" or not count:
-        return batch
-    threads = (
-        observation.setting.receiver_thread_count
-        if action == "receive"
-        else observation.setting.deleter_thread_count
-    )
-    seconds = observation.measures.get(f"{action}_seconds_mean", 0.0)
-    return float(np.clip(count / observation.duration_seconds * seconds / threads, 1.0, batch))
-
-
-def _start(evidence: _Evidence, centre: Array) -> Array:
+def _start(evidence: Columns, centre: Array) -> Array:
     """Where the search begins: nothing waited where the latency was shortest, which it could also take for a queue."""
     on_the_way = evidence.latency_seconds - evidence.seconds["send"] / 2.0
     known = on_the_way[np.isfinite(on_the_way) & (on_the_way > 0)]
@@ -480,7 +342,7 @@ class _Law:
     What an observation does not say is left out. What disturbs a queue makes it slower: those are the dips.
     """
 
-    def __init__(self, evidence: _Evidence, centre: Array) -> None:
+    def __init__(self, evidence: Columns, centre: Array) -> None:
         slower = _slower(centre[None], evidence)
         self._evidence, self._known = evidence, np.isfinite(np.hstack(slower)[0])
         self.kinds = np.repeat(_KINDS, [each.shape[1] for each in slower])[self._known]
@@ -510,7 +372,7 @@ class _Law:
         return np.array([getattr(spread, kind) for kind in self.kinds])
 
 
-def _slower(thetas: Array, evidence: _Evidence) -> list[Array]:
+def _slower(thetas: Array, evidence: Columns) -> list[Array]:
     """Logarithms of measured over expected times, (thetas, measurements) by kinds."""
     misfits, none = _misfits(thetas, evidence), np.empty((len(thetas), 0))
     seconds = [np.hstack([none, *each.values()]) for each in (misfits.seconds, misfits.idle_seconds)]
@@ -533,8 +395,8 @@ class _Misfits:
     latency_p99: Array
 
 
-def _misfits(thetas: Array, evidence: _Evidence) -> _Misfits:
-    costs = _costs_of(thetas, evidence.request_rate_max, evidence.client_request_rate_max)
+def _misfits(thetas: Array, evidence: Columns) -> _Misfits:
+    costs = _costs(thetas, evidence.caps)
     drive = evidence.drive
     outcome = forecast(costs, drive)
     is_full = evidence.request_rate >= _FULL_CLIENT * costs.client_request_rate_max_per_second
@@ -571,14 +433,14 @@ def _misfits(thetas: Array, evidence: _Evidence) -> _Misfits:
 
 
 def _client_wait(
-    costs: QueueCosts, evidence: _Evidence, outcome: Forecast, is_full: NDArray[np.bool_]
+    costs: QueueCosts, evidence: Columns, outcome: Forecast, is_full: NDArray[np.bool_]
 ) -> Array:
     """What the measured request rate means; where it fills the CPU it no longer tells, and the threads do."""
     measured = client_wait_seconds(costs, evidence.request_rate, evidence.drive.thread_count)
     return np.where(is_full, outcome.client_wait_seconds, measured)
 
 
-def _with_idle_wait(expected: Array, evidence: _Evidence) -> Array:
+def _with_idle_wait(expected: Array, evidence: Columns) -> Array:
     """A long poll waits for a message: receivers with little to do measure the wait, not the cost.
 
     n receivers that fetch `filled` messages a request at this rate spend n * filled / rate seconds on each;

@@ -21,7 +21,7 @@ from penstock.models.inference.draws import quantiles
 from penstock.models.model import Array
 from penstock.models.sqs.delivery import WAIT_TIME_SECONDS
 from penstock.models.sqs.duplicate_loop import RECEIVE_PAUSE_FRACTION, DeleteLoop, Rescue, rescue
-from penstock.models.sqs.learning import CLIENT_SECONDS_PER_REQUEST, UNLIMITED
+from penstock.models.sqs.observed import CLIENT_SECONDS_PER_REQUEST, UNLIMITED
 from penstock.models.sqs.physics import Forecast, QueueCosts, drive_of, forecast
 from penstock.models.sqs.queue_class import (
     GROUP_RECEIVED_MESSAGE_COUNT_MAX,

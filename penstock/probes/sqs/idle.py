@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Mapping
 from itertools import count
 
-from penstock.models.sqs.learning import IDLE_BATCHES
+from penstock.models.sqs.observed import IDLE_BATCHES
 from penstock.models.sqs.queue_class import billed_count
 from penstock.probes.outside import RequestError
 from penstock.probes.sqs.run import Bodies, Run

@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.models.model import Appraisal
+from penstock.models.model import Appraisal, Array
 from penstock.vocabulary import Demand, Objective, knobs
-
-Array = NDArray[np.float64]
 
 LATENCY_WITHIN = 0.02
 FRUGAL_SHARE = 0.80  # of the best: what frugality must still reach

@@ -1,18 +1,8 @@
 """Knows how to choose the next probe: the one that is expected to improve the advice most for its price.
 
 A cold place is entered gently: the model's ramp first, and never more than four times the connections that went
-well before. From then on each affordable setting is judged by its knowledge gradient: if it were measured, how much
-better would the advice be, on average over what the measurement may turn out to be? With posterior mean m_z of the
-logarithm of the value of setting z, less its price, covariances S as they are believed (`Belief`), and noise sigma,
-
-    gain(x) = max_k (E_t max_z exp(a_z - b_z^2 / 2 + t b_z) / max_z exp(a_z) - 1) / k,
-    a_z     = m_z + S_zz / 2,    b_z(x) = S_zx / sqrt(S_xx + sigma^2 / k),    t ~ N(0, 1),
-
-of k measurements in a row, for where noise is great none would change the advice by itself (Frazier and Powell 2010,
-"Paradoxes in learning and the marginal value of information"). Correlations that the number of draws cannot tell from
-none count as none. A measurement of what is hopeless still counts when it tells something about what is not: a few
-threads show what one connection can do. The gain is divided by the price of the probe as a share of what a probe may
-cost.
+well before. From then on each affordable setting is judged by its knowledge gradient (`gradient`), divided by the price
+of the probe as a share of what a probe may cost.
 
 A model that has a belief about settings together is asked for it; for the others, and where the physics does not
 describe the place, it is that of scikit-optimize's Gaussian process (`surrogate`).
@@ -31,6 +21,7 @@ from numpy.typing import NDArray
 
 from penstock.models.model import (
     Appraisal,
+    Array,
     Belief,
     Fit,
     HasBelief,
@@ -39,6 +30,7 @@ from penstock.models.model import (
     speaks_of_setting,
 )
 from penstock.optimizer import evidence, objective, surrogate
+from penstock.optimizer.gradient import knowledge_gradient
 from penstock.vocabulary import (
     FREE,
     Context,
@@ -52,16 +44,12 @@ from penstock.vocabulary import (
     Tariff,
 )
 
-Array = NDArray[np.float64]
-
 _NEIGHBOUR_RATIO_MAX = 1.25
 _PAYS = 1.15  # a step of the ramp must bring so much, or the ramp is over
 # Connections of what is tried next, over the most that paid though some requests were refused.
 _REFUSED_STEP_RATIO_MAX = 2.0
 _CLIMB_COUNT = 24  # of the best within one step, the first that is affordable
 _PRICED_COUNT = 12  # the most telling: only these are priced
-# Standard deviations: what is not the best though it were so much better and the best so much worse.
-_HOPELESS = 3.0
 # Probes of this payload size: one of so many is made near the advice once a dozen are known. A change is mostly felt
 # there: with one of six it was noticed after 8.5 probes (median of 42 uploads that changed), with one of three after 4.
 _VERIFY_EVERY = 3
@@ -74,11 +62,6 @@ _SUSPECT_AMONG = 4
 _NOISE_MIN = 0.04
 _SURPASSES = 1.15  # times the best that is expected: a surprise that is looked at again where it was
 _REPEAT_WINDOW = 10  # probes: what was measured among them tells less when it is measured again
-_AHEAD_COUNTS = (1, 3, 10)  # measurements that the gradient looks ahead
-_NODE_COUNT = 11  # of the quadrature over t
-# What a standard deviation of belief is worth by itself, when no measurement would change the advice, as a share of
-# what is expected of the setting: nobody is curious about what is hopeless.
-_CURIOSITY = 1e-3
 _PRICE_FLOOR = 0.05  # of what a probe may cost: the cheapest probe still takes its turn
 
 
@@ -338,27 +321,6 @@ def _paid_though_refused(quest: Quest) -> list[Observation[Any]]:
 
     paid = {float(count) for count in np.unique(threads) if has_paid(count)}
     return [o for o, count in zip(own, threads, strict=True) if not o.went_well and float(count) in paid]
-
-
-def knowledge_gradient(belief: Belief, sigma: float) -> Array:
-    """Expected relative improvement of the advice from one measurement of each setting.
-
-    Where no single measurement would change the advice a few of them may: what each of those adds counts.
-    """
-    nodes, masses = np.polynomial.hermite_e.hermegauss(_NODE_COUNT)
-    masses = masses / masses.sum()
-    variance = belief.variance + 1e-12
-    level = belief.mean + 0.5 * variance
-    level -= level.max()
-    away = _HOPELESS * np.sqrt(variance)
-    may_be_best = level + away >= (level - away).max()
-    shared, gains = belief.covariance[:, may_be_best], np.zeros(len(level))
-    for count in _AHEAD_COUNTS:
-        moves = shared / np.sqrt(variance + sigma**2 / count)[:, None]
-        base = level[may_be_best] - 0.5 * moves**2
-        after = np.exp([(base + node * moves).max(axis=1) for node in nodes])
-        gains = np.maximum(gains, (masses @ after - 1.0) / count)
-    return np.asarray(gains + _CURIOSITY * np.sqrt(variance) * np.exp(level), dtype=np.float64)
 
 
 def _is_affordable(quest: Quest, setting: Any, cost: Cost) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.models.model import Cell, Fit, HasBodies, PerformanceModel
+from penstock.models.model import Array, Cell, Fit, HasBodies, PerformanceModel
 from penstock.optimizer import evidence, objective
 from penstock.vocabulary import Context, knobs, setting_values
 
@@ -56,7 +56,7 @@ def a_step_from(standing: Any, settings: list[Any]) -> list[Any]:
     return [x for x, n in zip(settings, counts, strict=True) if low <= n <= high]
 
 
-def tells_of_fewer(threads: objective.Array) -> bool:
+def tells_of_fewer(threads: Array) -> bool:
     """Whether such different numbers of threads were measured that a slower connection is told from a lower ceiling.
 
     What is slower with so many may be each connection or all of them together: more would help, or fewer do as well.

@@ -22,14 +22,11 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.models.inference.misfit import SIGMAS, matern, noise_log_likelihoods
-from penstock.models.model import Belief, Fit, PerformanceModel
+from penstock.models.model import Array, Belief, Fit, PerformanceModel
 from penstock.optimizer.objective import coordinates
 from penstock.vocabulary import Context, Demand, Observation, knobs
-
-Array = NDArray[np.float64]
 
 _TOLD_COUNT_MAX = 60
 _TOLD_COUNT_MIN = 3

@@ -38,6 +38,7 @@ TESTS = {
     ),
     "penstock/api/leases.py": "tests/unit/api/test_leases.py tests/contracts/test_shares.py",
     "penstock/optimizer/objective.py": "tests/unit/optimizer/test_objective.py",
+    "penstock/optimizer/gradient.py": "tests/unit/optimizer/test_proposal.py tests/unit/optimizer/test_deliberation.py",
     "penstock/optimizer/proposal.py": "tests/unit/optimizer/test_proposal.py tests/unit/optimizer/test_deliberation.py",
     "penstock/models/sqs/plan.py": "tests/unit/models/sqs/test_plan.py",
     "penstock/client/advice.py": (

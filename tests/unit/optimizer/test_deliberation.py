@@ -14,7 +14,8 @@ from penstock.models.model import Belief, Suspicion
 from penstock.models.s3.upload import S3UploadModel, S3UploadSetting
 from penstock.optimizer import surrogate
 from penstock.optimizer.deliberation import Conclusion
-from penstock.optimizer.proposal import _share, knowledge_gradient
+from penstock.optimizer.gradient import knowledge_gradient
+from penstock.optimizer.proposal import _share
 from penstock.units import GiB, MiB, TiB
 from penstock.vocabulary import Cost, Demand, Observation, Origin, Reason
 from tests.factories import concluded as concluded_of

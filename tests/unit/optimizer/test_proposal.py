@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from penstock.models.model import Appraisal, Belief, Cell, Suspicion
+from penstock.optimizer.gradient import knowledge_gradient
 from penstock.optimizer.proposal import (
     Quest,
     _ramp_step,
     _reachable,
     _should_verify,
-    knowledge_gradient,
     propose,
     unkept_memory_bytes,
 )

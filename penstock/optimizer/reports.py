@@ -28,15 +28,17 @@ else.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
 from penstock.models.model import Array, Fit, PerformanceModel
 from penstock.vocabulary import Context, Observation, Origin, setting_values
+
+_KeyT = TypeVar("_KeyT", bound=Hashable)
 
 AGREEMENT_DEVIATIONS = 2.0
 CLIENT_OFFSET_MAX = 0.25  # of the logarithm: between 0.78 and 1.28 of what penstock's own client reaches
@@ -106,21 +108,13 @@ def hear(
     """The reports that may be learned from beside these probes; `fit` is that of the probes alone."""
     chosen = _thinned(reports, HEARD_COUNT_MAX, HEARD_COUNT_MAX_PER_USER)
     heard = tuple(_essence(model, report) for report in chosen)
-    if not probes:
-        plausible = _agreed(model, fit, heard)
+    agreed = tuple(_agreed(model, fit, _without_unknown_trouble(probes, heard) if probes else heard))
+    alone = _overruling(probes, heard, agreed) if probes else agreed
+    if alone or not probes:
         return Hearing(
             heard=heard,
-            believed=tuple(plausible),
-            learned_from=_thinned(plausible, UNPROBED_COUNT_MAX, None),
-            probes=(),
-        )
-    agreed = _agreed(model, fit, _without_unknown_trouble(probes, heard))
-    overruling = _overruling(probes, heard, agreed)
-    if overruling:
-        return Hearing(
-            heard=heard,
-            believed=overruling,
-            learned_from=_thinned(overruling, UNPROBED_COUNT_MAX, None),
+            believed=alone,
+            learned_from=_thinned(alone, UNPROBED_COUNT_MAX, None),
             probes=(),
         )
     room = model.observation_count_max if isinstance(model, LearnsFromTheNewest) else math.inf
@@ -130,7 +124,7 @@ def hear(
     excess = max(0, len(probes) + len(learned_from) - room)
     return Hearing(
         heard=heard,
-        believed=tuple(agreed),
+        believed=agreed,
         learned_from=learned_from,
         probes=tuple(sorted(probes, key=lambda o: o.started_at)[int(excess) :]),
     )
@@ -140,12 +134,9 @@ def corroborated(
     model: PerformanceModel[Any], reports: Sequence[Observation[Any]]
 ) -> tuple[Observation[Any], ...]:
     """Those of settings at which another user reported about the same: nobody who is alone has a say in these."""
-    by_setting: dict[tuple[Any, ...], dict[int | None, list[Observation[Any]]]] = {}
-    for report in reports:
-        by_user = by_setting.setdefault(_what_was_tried(report), {})
-        by_user.setdefault(report.reporter_uid, []).append(report)
     found: list[Observation[Any]] = []
-    for by_user in by_setting.values():
+    for alike in _grouped(reports, _what_was_tried).values():
+        by_user = reports_by_user(alike)
         values = {
             uid: math.log(max(float(np.median([model.measured_value(o) for o in of_user])), 1e-300))
             for uid, of_user in by_user.items()
@@ -173,10 +164,8 @@ def _overruling(
         return ()
     recent = tuple(o for o in heard if o.started_at >= since)
     is_agreed = {id(o) for o in agreed}
-    by_user: dict[int | None, list[bool]] = {}
-    for report in recent:
-        by_user.setdefault(report.reporter_uid, []).append(id(report) in is_agreed)
-    return recent if np.mean([np.mean(each) for each in by_user.values()]) < AGREED_SHARE_MIN else ()
+    shares = [np.mean([id(o) in is_agreed for o in of_user]) for of_user in reports_by_user(recent).values()]
+    return recent if np.mean(shares) < AGREED_SHARE_MIN else ()
 
 
 def _beside(count: int, share: float, room: float) -> int:
@@ -214,11 +203,8 @@ def _without_unknown_trouble(
 def _agreed(
     model: PerformanceModel[Any], fit: Fit, reports: Sequence[Observation[Any]]
 ) -> list[Observation[Any]]:
-    by_client: dict[str, list[Observation[Any]]] = {}
-    for report in reports:
-        by_client.setdefault(report.client, []).append(report)
     agreed: list[Observation[Any]] = []
-    for group in by_client.values():
+    for group in _grouped(reports, lambda report: report.client).values():
         residual, deviation = model.discrepancies(fit, group)
         residual[:, 0] -= _client_offset(residual[:, 0], deviation[:, 0])
         with np.errstate(invalid="ignore"):
@@ -250,18 +236,22 @@ def _thinned(
 
 def reports_by_user(reports: Sequence[Observation[Any]]) -> dict[int | None, list[Observation[Any]]]:
     """Those of each user, in their order."""
-    found: dict[int | None, list[Observation[Any]]] = {}
+    return _grouped(reports, lambda report: report.reporter_uid)
+
+
+def _grouped(
+    reports: Iterable[Observation[Any]], key: Callable[[Observation[Any]], _KeyT]
+) -> dict[_KeyT, list[Observation[Any]]]:
+    found: dict[_KeyT, list[Observation[Any]]] = {}
     for report in reports:
-        found.setdefault(report.reporter_uid, []).append(report)
+        found.setdefault(key(report), []).append(report)
     return found
 
 
 def _varied(reports: Sequence[Observation[Any]]) -> list[Observation[Any]]:
     """Newest first, what was tried in turn: a thousand reports of one setting do not hide the one of another."""
-    by_setting: dict[tuple[Any, ...], list[Observation[Any]]] = {}
-    for report in sorted(reports, key=lambda o: o.started_at, reverse=True):
-        by_setting.setdefault(_what_was_tried(report), []).append(report)
-    return _in_turn(list(by_setting.values()))
+    newest_first = sorted(reports, key=lambda o: o.started_at, reverse=True)
+    return _in_turn(list(_grouped(newest_first, _what_was_tried).values()))
 
 
 def _what_was_tried(report: Observation[Any]) -> tuple[Any, ...]:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from penstock.models.inference.posterior import WEIGHT_MIN, Array
 
 SIGMA_TYPICAL = 0.08  # of a measurement whose noise scale is 1
+_CLIENT_SPREAD = 0.2  # how far another client may be off, as a whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +61,6 @@ class Misfit:
 
     amplitude: float = 0.0
     length_octaves: tuple[float, float] = (1.5, 3.0)
-    group_spread: float = 0.2  # how far another client may be off, as a whole
     # How far all that is measured within the same hour may be off together, where that is known.
     weather: float = 0.0
 
@@ -109,7 +109,7 @@ def own_variances(data: Measurements, sigma: Array, weights: Array) -> Array:
 def structure(data: Measurements, misfit: Misfit) -> Array:
     """The part of the covariance that measurements share: the misfit where they are near, and the client."""
     same_client = (data.group[:, None] == data.group[None, :]) & (data.group[:, None] >= 0)
-    shared = np.asarray(misfit.group_spread**2 * same_client, dtype=np.float64)
+    shared = np.asarray(_CLIENT_SPREAD**2 * same_client, dtype=np.float64)
     both = data.has_misfit[:, None] & data.has_misfit[None, :]
     if misfit.weather > 0:
         shared += both * misfit.weather**2 * same_hour(data)

@@ -40,7 +40,6 @@ class Learned:
     """What was learned of a place since it last changed."""
 
     draws: Array
-    peak: Peak
     unexplained: tuple[Unexplained, ...]
     residual_fraction_p50: float
     weights: Array
@@ -73,7 +72,6 @@ def learn(place: Place, evidence: Evidence, neighbour: Fit | None, seed: int) ->
         weights, shapes, suspicion = _without_law(evidence, peak.weights, seed)
     return Learned(
         draws=sample(problem, peak, beside, count=_DRAW_COUNT, seed=seed),
-        peak=peak,
         unexplained=beside,
         residual_fraction_p50=_residual_fraction(problem, peak),
         weights=weights,

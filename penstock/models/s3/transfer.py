@@ -1,16 +1,17 @@
 """Knows how a transfer from or to S3 is advised, whichever way the bytes go: what a setting will do and what follows.
 
 The physics itself is in `law`, what observations say about it in `observed` and `evidence`, and how it is learned in
-`learning`. What is legal, worth trying and to be paid differs with the direction: `upload` and `download` say it.
+`learning`; which settings there are to choose from is in `choices`. What is legal, worth trying and to be paid differs
+with the direction: `upload` and `download` say it.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, inf
-from typing import Any, Generic
+from typing import Any
 
 import numpy as np
 
@@ -19,9 +20,9 @@ from penstock.models.inference.draws import quantiles
 from penstock.models.inference.misfit import MISFIT_MEASUREMENT_COUNT_MIN
 from penstock.models.model import Appraisal, Array, Belief, Fit, is_as_now
 from penstock.models.s3 import answers, remarks
+from penstock.models.s3.choices import S3Choices, held_bytes
 from penstock.models.s3.credits import credits_left, credits_taken
 from penstock.models.s3.directions import (
-    REQUEST_SIZE_BYTES_MAX,
     Direction,
     S3SettingT,
     burst_ceiling,
@@ -32,14 +33,13 @@ from penstock.models.s3.directions import (
     planned_transfers,
 )
 from penstock.models.s3.lateness import lateness
-from penstock.models.s3.law import PARAMETERS, THREAD_COUNT_MAX, Transfers
+from penstock.models.s3.law import PARAMETERS, Transfers
 from penstock.models.s3.learning import learn
 from penstock.models.s3.observed import connections_used, evidence_of, moved, object_seconds
 from penstock.models.s3.patience import patience, refused_late
 from penstock.models.s3.posterior import FIT_STATE_VERSION, Posterior
 from penstock.models.s3.studies import studies
 from penstock.models.study import Study
-from penstock.units import MiB
 from penstock.vocabulary import (
     Access,
     Context,
@@ -54,11 +54,6 @@ from penstock.vocabulary import (
     Tariff,
 )
 
-_THREADS = (1, 2, 3, 4, 5, 6, 7, 8)
-_THREAD_RATIO = 1.13
-_WAVE_COUNT_MAX = 4  # request sizes that make so many full waves are always considered
-_RAMP_THREADS = (4, 16, 64, 256)
-_RAMP_REQUEST_BYTES = 8 * MiB
 _OBSERVATION_COUNT_MAX = 64  # the newest: older ones of a place that did not change say the same
 _PROBE_WAVES = 3
 _WAVE_ROOM = 1.25  # over the expected time of one wave of parts
@@ -74,37 +69,13 @@ _CRT_GBPS_PER_CONNECTION = 0.4  # gigabits per second: the AWS CRT opens one con
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class S3TransferModel(ABC, Generic[S3SettingT]):
-    """The mechanistic law with priors, a Gaussian process on its residual, and a watch for change.
-
-    The limits narrow what is ever considered.
-    """
-
-    thread_count_max: int = THREAD_COUNT_MAX
-    request_size_bytes_min: int
-    request_size_bytes_max: int
+class S3TransferModel(S3Choices[S3SettingT]):
+    """The mechanistic law with priors, a Gaussian process on its residual, and a watch for change."""
 
     @property
     @abstractmethod
     def operation(self) -> str:
         """The key in the table of services."""
-
-    @property
-    @abstractmethod
-    def setting_type(self) -> type[S3SettingT]:
-        """Threads, and the size of a request."""
-
-    @abstractmethod
-    def default_setting(self, context: Context) -> S3SettingT:
-        """What the SDK does when nobody advises it."""
-
-    @abstractmethod
-    def size_bytes_least(self, context: Context) -> int:
-        """The smallest request that S3 accepts for this payload."""
-
-    @abstractmethod
-    def request_sizes_bytes(self, context: Context, demand: Demand) -> Sequence[int]:
-        """Sizes of requests worth considering for such an object, the least first."""
 
     @abstractmethod
     def requests_around(self, context: Context, setting: S3SettingT, part_count: int) -> int:
@@ -113,36 +84,6 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
     @abstractmethod
     def usd(self, tariff: Tariff, *, request_count: int, transferred_bytes: float) -> float:
         """What these requests of a probe cost at the most."""
-
-    def setting(self, thread_count: int, request_size_bytes: int) -> S3SettingT:
-        """As it is; `legal` makes it one that S3 accepts."""
-        size = {self.direction.size_knob: request_size_bytes}
-        return self.setting_type(thread_count=thread_count, **size)
-
-    def legal(self, context: Context, setting: S3SettingT) -> S3SettingT:
-        """The nearest setting that S3 accepts for this payload, no request larger than it needs; idempotent."""
-        low = self.size_bytes_least(context)
-        high = max(low, min(REQUEST_SIZE_BYTES_MAX, context.payload_size_bytes))
-        return self.setting(
-            round(min(max(setting.thread_count, 1), THREAD_COUNT_MAX)),
-            round(min(max(setting.request_size_bytes, low), high)),
-        )
-
-    def advisable_default(self, fit: Fit, context: Context, demand: Demand) -> S3SettingT | None:
-        """What the SDK does, with no more threads than it finds work for."""
-        del fit
-        low, high = self.request_size_bytes_min, self.request_size_bytes_max
-        default = self.default_setting(context)
-        own = self._useful(
-            default.thread_count, default.request_size_bytes, max(context.payload_size_bytes, 1), demand
-        )
-        can_be_told = low <= own.request_size_bytes <= high and own.thread_count <= self.thread_count_max
-        return own if can_be_told else None
-
-    def payload_bytes(self, context: Context, demand: Demand) -> int:
-        """What one transfer moves: the object."""
-        del demand
-        return max(context.payload_size_bytes, 1)
 
     def within(self, fit: Fit, demand: Demand) -> Demand:
         """The demand with such limits of bandwidth as follow from it."""
@@ -226,11 +167,6 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         return FIT_STATE_VERSION
 
     @property
-    def direction(self) -> Direction:
-        """Which way the bytes go."""
-        return self.setting_type.direction
-
-    @property
     def kindred(self) -> frozenset[str]:
         """The other direction: it takes the same way, on the same host."""
         return kindred(self.operation)
@@ -243,12 +179,6 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
     def value_metric(self) -> str:
         """Bytes of the object over the seconds from its first request to its last."""
         return "throughput_bytes_per_second"
-
-    def ramp(self, context: Context) -> Sequence[S3SettingT]:
-        """Four threads, then four times as many each time."""
-        part = min(max(_RAMP_REQUEST_BYTES, self.request_size_bytes_min), self.request_size_bytes_max)
-        threads = [n for n in _RAMP_THREADS if n <= self.thread_count_max] or [self.thread_count_max]
-        return [self.legal(context, self.setting(n, part)) for n in threads]
 
     def probe_costs(
         self, fit: Fit, context: Context, settings: Sequence[S3SettingT], tariff: Tariff
@@ -362,29 +292,6 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
             state=posterior.to_state() | self.learned_besides(ordered),
         )
 
-    def candidates(self, fit: Fit, context: Context, demand: Demand) -> Sequence[S3SettingT]:
-        """A grid of ratios; also even part sizes, full waves, all that the memory holds, and what the SDK does."""
-        size = max(context.payload_size_bytes, 1)
-        threads = self._thread_ladder(demand)
-        sizes = self.request_sizes_bytes(context, demand)
-        pairs = {(n, s) for n in threads for s in sizes}
-        pairs |= {(n, ceil(size / (n * m))) for n in threads for m in range(1, _WAVE_COUNT_MAX + 1)}
-        if demand.memory_bytes_max is not None:
-            held = {(demand.memory_bytes_max // min(s, size), s) for s in sizes}
-            pairs |= {(n, s) for n, s in held if 1 <= n <= threads[-1]}
-        own = self.advisable_default(fit, context, demand)
-        if own is not None and own.thread_count <= threads[-1]:
-            pairs.add((own.thread_count, own.request_size_bytes))
-        settings = {
-            self.legal(context, self._useful(n, s, size, demand))
-            for n, s in pairs
-            if sizes[0] <= s <= sizes[-1]
-        }
-        most = demand.memory_bytes_max or inf
-        allowed = [x for x in settings if _held_bytes(x, context, demand) <= most]
-        least = self.legal(context, self.setting(1, sizes[0]))
-        return sorted(allowed or [least], key=lambda x: (x.thread_count, x.request_size_bytes))
-
     def appraise(
         self, fit: Fit, context: Context, settings: Sequence[S3SettingT], demand: Demand
     ) -> Appraisal:
@@ -399,7 +306,7 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
             value=value,
             latency_seconds=latency,
             connection_count=transfers.n,
-            memory_bytes=np.array([_held_bytes(x, context, demand) for x in settings], dtype=np.float64),
+            memory_bytes=np.array([held_bytes(x, context, demand) for x in settings], dtype=np.float64),
             request_rate_per_second=value / transfers.s,
             refused_fraction=transfers.refused_fraction(posterior.draws).mean(axis=0),
         )
@@ -475,7 +382,7 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
         derived = {
             "connection_pool_count": float(setting.thread_count + 1),
             "multipart_threshold_bytes": answers.threshold_bytes(posterior, context, setting, demand),
-            "memory_bytes": float(_held_bytes(setting, context, demand)),
+            "memory_bytes": float(held_bytes(setting, context, demand)),
             "crt_target_gbps": _CRT_GBPS_PER_CONNECTION * setting.thread_count,
             "request_rate_per_second": rate / float(transfers.s[0]),
             "hedge_timeout_seconds": answers.hedge_seconds(
@@ -582,21 +489,6 @@ class S3TransferModel(ABC, Generic[S3SettingT]):
             alone = _single(self._transfers(context, settings, replace(demand, object_count=1)))
             logs = _on_average(posterior, alone, alone.log_throughput(posterior.draws), demand)
         return np.asarray(size * np.exp(-logs).mean(axis=0), dtype=np.float64)
-
-    def _useful(self, n: int, s: int, size: int, demand: Demand) -> S3SettingT:
-        """No more threads than there are requests to make."""
-        return self.setting(in_flight_count(self.setting(n, s), size, demand.object_count), s)
-
-    def _thread_ladder(self, demand: Demand) -> list[int]:
-        most = min(self.thread_count_max, demand.thread_count_max or THREAD_COUNT_MAX)
-        ladder = [n for n in _THREADS if n <= most]
-        while ladder[-1] < most:
-            ladder.append(min(most, max(ladder[-1] + 1, round(ladder[-1] * _THREAD_RATIO))))
-        return ladder
-
-
-def _held_bytes(setting: S3SettingT, context: Context, demand: Demand) -> int:
-    return setting.memory_bytes(context.payload_size_bytes, demand.object_count)
 
 
 def _on_average(posterior: Posterior, transfers: Transfers, log_usual: Array, demand: Demand) -> Array:

@@ -10,14 +10,7 @@ from penstock.models.inference.posterior import Gaussian
 from penstock.models.inference.regression import maximise, settle
 from penstock.models.model import Fit
 from penstock.models.s3.credits import ON_CREDITS
-from penstock.models.s3.directions import (
-    behind_a_slower_path,
-    from_the_other_direction,
-    host_ceiling,
-    perhaps_without_pause,
-    table_prior,
-    where_requests_are_refused,
-)
+from penstock.models.s3.directions import host_ceiling
 from penstock.models.s3.evidence import Evidence
 from penstock.models.s3.explanations import SIGMA_COMPARED, score, starts
 from penstock.models.s3.law import (
@@ -34,6 +27,13 @@ from penstock.models.s3.law import (
     PREFIX_RATE,
     TAIL_SHARE,
     WAVE_MIXING,
+)
+from penstock.models.s3.tables import (
+    behind_a_slower_path,
+    from_the_other_direction,
+    perhaps_without_pause,
+    table_prior,
+    where_requests_are_refused,
 )
 from penstock.vocabulary import UNKNOWN, Place
 

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from penstock.models import burst
-from penstock.models.s3.directions import BY_OPERATION, UPLOADS, host_ceiling, kindred, table_prior
+from penstock.models.s3.directions import BY_OPERATION, UPLOADS, host_ceiling, kindred
 from penstock.models.s3.download import S3DownloadModel
 from penstock.models.s3.law import HOST_RATE
 from penstock.models.s3.studies import studies
+from penstock.models.s3.tables import table_prior
 from penstock.models.s3.upload import S3UploadModel
 from penstock.vocabulary import Demand, Place
 from tests.factories import CONTEXT, an_observation

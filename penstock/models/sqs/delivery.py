@@ -391,7 +391,7 @@ class SqsDeliveryModel:
         costs = learning.mean_costs(fit)
         free = replace(setting, send_rate_limit_messages_per_second=0.0)
         outcome = self._forecast(costs, context, [free], demand)
-        carried = _carried_per_second(outcome)
+        carried = float(outcome.slowest_rate[0, 0])
         if demand.message_rate_per_second is not None and carried >= demand.message_rate_per_second:
             return "demand"
         if outcome.client_load[0, 0] >= BUSY_CLIENT_LOAD:
@@ -404,7 +404,7 @@ class SqsDeliveryModel:
         if carried >= 0.99 * service * SERVICE_LOAD_MAX:
             return "request-rate"
         idle = self._forecast(costs, context, [free], replace(demand, work_seconds=0.0))
-        return "work" if _carried_per_second(idle) >= _WORK_FACTOR_MIN * carried else "connections"
+        return "work" if float(idle.slowest_rate[0, 0]) >= _WORK_FACTOR_MIN * carried else "connections"
 
     def studies(
         self,
@@ -448,12 +448,6 @@ class SqsDeliveryModel:
             if most is not None:
                 kept = _meeting(measure, float(most), kept)
         return [settings[index] for index in kept]
-
-
-def _carried_per_second(outcome: Forecast) -> float:
-    """By the slowest of the stages."""
-    slower = np.minimum(outcome.send_rate, outcome.receive_rate)
-    return float(np.minimum(slower, outcome.delete_rate)[0, 0])
 
 
 def _ordered_groups(context: Context, demand: Demand) -> float:

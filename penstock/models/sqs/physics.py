@@ -166,6 +166,11 @@ class Forecast:
     paced_fraction: Array  # 1 where the rate limit alone decides, 0 where it does not matter
     moments: Moments
 
+    @property
+    def slowest_rate(self) -> Array:
+        """What the slowest of the stages carries."""
+        return np.minimum(np.minimum(self.send_rate, self.receive_rate), self.delete_rate)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moments:

@@ -22,7 +22,7 @@ from penstock.models.model import Array
 from penstock.models.sqs.delivery import WAIT_TIME_SECONDS
 from penstock.models.sqs.duplicate_loop import RECEIVE_PAUSE_FRACTION, DeleteLoop, Rescue, rescue
 from penstock.models.sqs.observed import CLIENT_SECONDS_PER_REQUEST, UNLIMITED
-from penstock.models.sqs.physics import Forecast, QueueCosts, drive_of, forecast
+from penstock.models.sqs.physics import ACTIONS, Forecast, QueueCosts, drive_of, forecast
 from penstock.models.sqs.queue_class import (
     GROUP_RECEIVED_MESSAGE_COUNT_MAX,
     QUEUE_CLASSES,
@@ -324,7 +324,7 @@ def _costs(
 ) -> QueueCosts:
     """The stated physics, a row for each of the scattered times; crowding is not stated, so there is none."""
     columns: dict[str, Array] = {}
-    for index, action in enumerate(("send", "receive", "delete")):
+    for index, action in enumerate(ACTIONS):
         fixed, each = _split(conditions, action)
         columns[f"{action}_request_seconds"] = fixed * scatter[:, index : index + 1]
         columns[f"{action}_message_seconds"] = each * scatter[:, index : index + 1]
@@ -365,7 +365,7 @@ def _contradictions(stated: Mapping[str, Any]) -> list[str]:
     """What no two of these values, each fine by itself, can say together."""
     return [
         f"{action}_seconds_per_message: more than {action}_seconds, which includes one"
-        for action in ("send", "receive", "delete")
+        for action in ACTIONS
         if stated.get(f"{action}_seconds_per_message", 0.0) > stated[f"{action}_seconds"]
     ]
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from penstock.models.sqs.duplicate_loop import RECEIVE_WINDOW_THETA, DeleteLoop
 from penstock.models.sqs.physics import (
+    ACTIONS,
     REQUESTS_PER_MESSAGE_BATCH,
     QueueCosts,
     client_wait_seconds,
@@ -108,9 +109,7 @@ def complete_setting(
     for _ in range(4):  # threads slow each other down, so their number and their times settle together
         busy = float(sender_count + receivers + deleters)
         wait = (wait + _client_wait_seconds(costs, rate / batch, busy)) / 2.0
-        send, receive, delete = (
-            _seconds(costs, a, batch, size_bytes, busy) + wait for a in ("send", "receive", "delete")
-        )
+        send, receive, delete = (_seconds(costs, a, batch, size_bytes, busy) + wait for a in ACTIONS)
         before_giving = _seconds(costs, "receive", 0, size_bytes, busy) / 2.0
         receive += batch * demand.work_seconds
         held_seconds = receive - before_giving + delete / 2.0

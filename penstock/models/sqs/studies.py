@@ -60,10 +60,7 @@ def studies(queue: Queue, observations: Sequence[Observation[Any]]) -> Iterator[
 
 def _latency_against_load(queue: Queue, observations: Sequence[Observation[Any]]) -> Study:
     free = dataclasses.replace(queue.setting, send_rate_limit_messages_per_second=0.0)
-    outcome = queue.forecast([free])
-    capacity = float(
-        np.minimum(np.minimum(outcome.send_rate, outcome.receive_rate), outcome.delete_rate)[:, 0].mean()
-    )
+    capacity = float(queue.forecast([free]).slowest_rate[:, 0].mean())
     rates = tuple(load * capacity for load in _LOADS)
     paced = [dataclasses.replace(queue.setting, send_rate_limit_messages_per_second=rate) for rate in rates]
     predicted = [queue.predict(setting) for setting in paced]

@@ -122,7 +122,7 @@ def _dared(model: PerformanceModel[Any], fit: Fit, context: Context, settings: l
 
 def _borne(
     model: PerformanceModel[Any], context: Context, quiet: Sequence[Cell], settings: list[Any]
-) -> objective.Array:
+) -> Array:
     """Of each setting, the most threads that went well with requests of at least a quarter of its bytes.
 
     Where all that were measured are smaller, with the largest of them, as far as is dared where nothing was measured.

@@ -37,7 +37,7 @@ FIT_OBSERVATIONS = 100
 FIT_SEEDS = 4
 FIT_REPEATS = 5
 SLOW = {OWN, "penstock-peak", RIVAL, "optuna-tpe"}  # a probe of these costs milliseconds of thinking
-RULES = {"boto3-default", "crt-rule", "s3fs-blocks"}
+RULES = {"boto3-default", "crt-rule", "aws-87.5-rule", "s3fs-blocks"}
 
 
 SUITES = {"s3_upload": UPLOADS, "s3_download": DOWNLOADS}  # by operation

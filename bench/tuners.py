@@ -123,6 +123,15 @@ class CrtRule(_Rule):
         return limits.clip(min(max(10, ceil(gbps / 0.4)), 10_000), part_size_bytes)
 
 
+class AwsRequestRule(_Rule):
+    """The guideline: a request for each 85-90 MB/s of the NIC, parts of 8-16 MB; unknown is 10 Gbit/s."""
+
+    def recommend(self) -> BenchSetting:
+        """One request for each 87.5 MB/s."""
+        nic = self.description.nominal_nic_bytes_per_second or 1.25e9
+        return self.description.limits.clip(ceil(nic / 87.5e6), 16 * MiB)
+
+
 class S3fsBlocks(_Rule):
     """What `S3FileSystem.get` of s3fs 2026.9 does: ten ranges of 50 MiB at a time."""
 
@@ -325,6 +334,7 @@ BASELINES: dict[str, TunerFactory] = {
     "powers-of-two": PowersOfTwo,
     "boto3-default": Boto3Default,
     "crt-rule": CrtRule,
+    "aws-87.5-rule": AwsRequestRule,
     "azcopy-climb": AzCopyClimb,
     "minio-autotune": MinioAutotune,
     "skopt-gp": SkoptGaussianProcess,

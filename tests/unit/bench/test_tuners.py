@@ -15,6 +15,7 @@ from bench.surfaces import BenchSetting, Limits, Session, SurfaceDescription
 from bench.tuners import (
     BASELINES,
     READERS,
+    AwsRequestRule,
     AzCopyClimb,
     Boto3Default,
     CrtRule,
@@ -113,11 +114,12 @@ def test_same_seed_same_probes(name: str) -> None:
 
 
 def test_rules_give_their_published_numbers() -> None:
-    """boto3: 10 x 8 MiB; CRT: 25 connections for an unknown host, 63 for 25 Gbit/s."""
+    """boto3: 10 x 8 MiB; CRT: 25 connections for an unknown host, 63 for 25 Gbit/s; AWS: 15 requests for 10."""
     unknown, fast = a_description(), a_description(nic=25e9 / 8)
     assert Boto3Default(unknown).recommend() == S3UploadSetting(thread_count=10, part_size_bytes=8 * MiB)
     assert CrtRule(unknown).recommend().thread_count == 25
     assert CrtRule(fast).recommend().thread_count == 63
+    assert AwsRequestRule(unknown).recommend().thread_count == 15
 
 
 def test_azcopy_climbs_backs_off_and_locks() -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import click
+from click.core import ParameterSource
 
 from penstock.cli.config import database_of, file_option
 from penstock.cli.examples import examples
@@ -122,7 +123,11 @@ def report(
 
     It reads the database, also beside a running daemon, and changes nothing. The page needs no network to be looked at.
     """
+    if as_json and form != "json" and _is_stated("form"):
+        raise WrongUsageError(f"--json is another format than {form}: name one of them")
     form = "json" if as_json else form
+    if is_full and form != "markdown":
+        raise WrongUsageError("--full is for --format markdown: the other formats have all of it anyway")
     if output is not None and not output.name:
         raise WrongUsageError("--output names no file: name one, or - for the standard output")
     if fleet_source is not None:
@@ -146,6 +151,10 @@ def report(
     if last_at is not None and last_at < now:
         compared.append(around(studied, last_at, "Since the last report"))
     _write(_rendered(replace(studied, comparisons=tuple(compared)), form, path, is_full=is_full), output)
+
+
+def _is_stated(name: str) -> bool:
+    return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 def _fleet_page(source: str, form: str) -> str:

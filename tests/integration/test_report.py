@@ -156,10 +156,16 @@ def test_reading_changes_nothing(database: Path, capsys: pytest.CaptureFixture[s
 
 @pytest.mark.parametrize(
     ("words", "told"),
-    [(["--since", "7"], "7d"), (["--compare", "7"], "7d"), (["--output", ""], "names no file")],
+    [
+        (["--since", "7"], "7d"),
+        (["--compare", "7"], "7d"),
+        (["--output", ""], "names no file"),
+        (["--json", "--format", "markdown"], "another format"),
+        (["--full"], "--format markdown"),
+    ],
 )
 def test_what_may_be_meant_otherwise_is_refused(database: Path, words: list[str], told: str) -> None:
-    """Seven seconds are hardly what is meant, nor is the folder that one is in."""
+    """Seven seconds are hardly what is meant, nor is the folder that one is in, nor one of two formats."""
     refused = CliRunner().invoke(cli, ["report", "--database", str(database), *words])
     assert (refused.exit_code, told in refused.output) == (2, True)
 

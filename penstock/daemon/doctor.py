@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from penstock.client.targets.stores import STORES_BY_NAME
-from penstock.daemon import host, instance, regions
+from penstock.daemon import host, instance
 from penstock.daemon.config_files import LoadedConfiguration
 from penstock.daemon.instance import HostIdentity
 from penstock.daemon.memory.database import holder
@@ -40,7 +40,7 @@ _CLOCK_ERROR_SECONDS_MAX = 1.0
 _TIME_ERROR = 5  # adjtimex: the clock is not synchronised
 _TIMEX_BYTES, _MAXERROR_AT = 256, 24
 _SDKS = ("aiobotocore", "botocore")
-_CHOICES_OF_ENDPOINTS = ("use_fips_endpoint", "use_dualstack_endpoint")
+_CHOICES_OF_ENDPOINTS = {"UseFIPS": "use_fips_endpoint", "UseDualStack": "use_dualstack_endpoint"}
 _UNIT = "penstock.service"
 _SYSTEMD_SECONDS_MAX = 10.0
 _CHEAPER_WAYS: Mapping[Service, str] = {  # than what is assumed
@@ -305,19 +305,24 @@ def _ways(patient: Patient) -> Iterator[Finding]:
 
 
 def _endpoint(service: Service, region: str, profile: str) -> str:
-    """The SDK's own, as its variables and files choose among those of a region: of FIPS, of both kinds of address."""
-    from botocore import exceptions, session
+    """The SDK's own, by its rules: as its variables and files choose, of FIPS or of both kinds of address; or none."""
+    from botocore import exceptions, loaders, session
+    from botocore.endpoint_provider import EndpointProvider
 
     is_chosen = dict.fromkeys(_CHOICES_OF_ENDPOINTS, False)
     # What is wrong with those files is told of where credentials are looked for.
     with contextlib.suppress(exceptions.BotoCoreError, OSError):
+        files = session.Session(profile=profile or None)
         is_chosen = {
-            name: session.Session(profile=profile or None).get_config_variable(name) for name in is_chosen
+            name: bool(files.get_config_variable(key)) for name, key in _CHOICES_OF_ENDPOINTS.items()
         }
-    is_fips, is_dual = is_chosen.values()
-    infix = ".dualstack" if is_dual and service is Service.S3 else ""  # of SQS the domain is another
-    domain = regions.domain(region, is_dual=bool(is_dual and not infix))
-    return f"https://{service}{'-fips' if is_fips else ''}{infix}.{region}.{domain}"
+    loader = loaders.create_loader()
+    rules = EndpointProvider(
+        loader.load_service_model(service, "endpoint-rule-set-1"), loader.load_data("partitions")
+    )
+    with contextlib.suppress(exceptions.EndpointProviderError):  # where there is none of FIPS
+        return str(rules.resolve_endpoint(Region=region, **is_chosen).url)
+    return ""
 
 
 def _proxies(subject: str, endpoint: str) -> Iterator[Finding]:

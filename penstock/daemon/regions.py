@@ -30,11 +30,11 @@ def hint(name: str) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def domain(name: str, *, is_dual: bool = False) -> str:
+def domain(name: str) -> str:
     """In which the services of a region have their names; a newer region than the SDK is taken for one like most."""
     partitions = _partitions()
     found = (each for each in partitions if re.match(each["regionRegex"], name))
-    return str(next(found, partitions[0])["outputs"]["dualStackDnsSuffix" if is_dual else "dnsSuffix"])
+    return str(next(found, partitions[0])["outputs"]["dnsSuffix"])
 
 
 @cache

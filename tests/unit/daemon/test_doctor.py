@@ -138,25 +138,28 @@ def test_a_proxy_is_said_to_be_on_the_way_to_the_regions_own_domain(
 
 
 @pytest.mark.parametrize(
-    ("variable", "hosts"),
+    ("variable", "region", "hosts"),
     [
-        ("AWS_USE_FIPS_ENDPOINT", ["s3-fips.us-east-1.amazonaws.com", "sqs-fips.us-east-1.amazonaws.com"]),
-        ("AWS_USE_DUALSTACK_ENDPOINT", ["s3.dualstack.us-east-1.amazonaws.com", "sqs.us-east-1.api.aws"]),
-        ("AWS_PROFILE", ["s3.us-east-1.amazonaws.com", "sqs.us-east-1.amazonaws.com"]),  # which is missing
+        ("AWS_USE_FIPS_ENDPOINT", "us-east-1", ["s3-fips.{}.amazonaws.com", "sqs-fips.{}.amazonaws.com"]),
+        ("AWS_USE_FIPS_ENDPOINT", "us-gov-west-1", ["s3-fips.{}.amazonaws.com", "sqs.{}.amazonaws.com"]),
+        ("AWS_USE_FIPS_ENDPOINT", "cn-north-1", ["sqs-fips.{}.amazonaws.com.cn"]),  # of S3 there is none
+        ("AWS_USE_DUALSTACK_ENDPOINT", "us-east-1", ["s3.dualstack.{}.amazonaws.com", "sqs.{}.api.aws"]),
+        # A profile that is missing.
+        ("AWS_PROFILE", "us-east-1", ["s3.{}.amazonaws.com", "sqs.{}.amazonaws.com"]),
     ],
 )
 def test_a_proxy_is_on_the_way_to_the_endpoint_that_the_sdk_chooses(
-    variable: str, hosts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    variable: str, region: str, hosts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """NO_PROXY was told to spare a name that nobody asked for, and the one that is asked for went unsaid."""
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy.corp:3128")
     monkeypatch.setenv(variable, "true")
-    identity = replace(IDENTITY, region="us-east-1")
+    identity = replace(IDENTITY, region=region)
     both = f"{PROBES}\n[probes.sqs_delivery]\nis_enabled = true\n"
     found = findings(tmp_path, configuration=both, identity=identity)
     told = [finding.remedy for finding in found if "is between here" in finding.sentence]
     for remedy, name in zip(told, hosts, strict=True):
-        assert f"name {name} in NO_PROXY" in remedy
+        assert f"name {name.format(region)} in NO_PROXY" in remedy
 
 
 def test_files_of_the_sdk_that_cannot_be_parsed_end_no_doctor(

@@ -106,7 +106,7 @@ def _changed(at: datetime, fraction: float | None) -> str:
 
 
 def _cost(usd: float, period_seconds: float | None) -> str:
-    amount = f"${usd:.2f}" if usd >= 0.01 else "less than a cent"
+    amount = f"${usd:.2f}" if usd >= 0.01 else "less than a cent" if usd else "nothing"
     return f"cost {amount}" + (f" in {format_seconds(period_seconds)}" if period_seconds else "")
 
 

@@ -59,6 +59,7 @@ def test_what_limits_is_told_by_its_name_where_a_column_says_that_it_limits(name
             "Nothing was measured here yet: tables suggest 29 threads x 8.8 MiB, not known to do better than boto3's",
         ),
         ({"basis": "default"}, "Nothing is known yet: "),
+        ({"usd": 0.0}, "cost nothing in 7 d."),
         ({"usd": 0.001}, "cost less than a cent in 7 d."),
         ({"usd": 0.0066}, "cost less than a cent in 7 d."),
         ({"notes": (CHANGE_SUSPECTED,)}, "; changed? the next measurement tells; "),

@@ -21,6 +21,7 @@ from penstock.probes.aws.files import LeanFiles
 from penstock.probes.outside import Unidentified
 
 FINDING_SECONDS_MAX = 30.0  # a program, or who is asked over the network, may never answer
+_KILLED_SECONDS_MAX = 1.0  # until a program that was killed is gone
 
 FoundT = TypeVar("FoundT")
 
@@ -68,6 +69,8 @@ async def _begin(*command: str, **options: Any) -> Process:  # Any: as the SDK c
         except BaseException:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
+            with contextlib.suppress(TimeoutError):  # one that the kernel holds is not waited for
+                await asyncio.wait_for(process.wait(), _KILLED_SECONDS_MAX)
             raise
 
     process.communicate = to_its_end  # type: ignore[assignment]  # the SDK calls it without a word

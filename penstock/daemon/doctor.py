@@ -299,9 +299,10 @@ def _ways(patient: Patient) -> Iterator[Finding]:
                 yield Finding(subject, Health.POOR, f"{sentence}; it is another region, which is paid for")
             else:
                 yield Finding(subject, Health.WELL, sentence)
-            aws = patient.loaded.configuration.aws
-            stated = aws.endpoint_urls[row.service]
-            yield from _proxies(subject, stated or _endpoint(row.service, region, aws.profile))
+            if proxies := getproxies():  # else the SDK's rules need not be read
+                aws = patient.loaded.configuration.aws
+                endpoint = aws.endpoint_urls[row.service] or _endpoint(row.service, region, aws.profile)
+                yield from _between(subject, endpoint, proxies)
 
 
 def _endpoint(service: Service, region: str, profile: str) -> str:
@@ -325,9 +326,9 @@ def _endpoint(service: Service, region: str, profile: str) -> str:
     return ""
 
 
-def _proxies(subject: str, endpoint: str) -> Iterator[Finding]:
-    """What stands between, as the SDK takes it from the environment."""
-    url, proxies = urlsplit(endpoint), getproxies()
+def _between(subject: str, endpoint: str, proxies: Mapping[str, str]) -> Iterator[Finding]:
+    """Which of the proxies of the environment stands between, as the SDK takes it."""
+    url = urlsplit(endpoint)
     if url.scheme in proxies and not proxy_bypass(host_name := url.netloc):
         name = urlsplit("//" + re.split("//|@", proxies[url.scheme])[-1]).hostname  # without a password
         sentence = f"a proxy ({name}) is between here and {host_name}: it is what probes measure, and load"

@@ -13,7 +13,7 @@ from penstock.vocabulary import Context, knobs, setting_values
 
 _REACH_OCTAVES = 1.0
 _REACH_OCTAVES_OFF_MODEL = 0.3
-_STEP_RATIO_MAX = 2.0  # threads that are advised over the most that went well, while little was measured
+_DARED_RATIO = 2.0  # threads that are advised over the most that went well, while little was measured
 # Of bytes in a request: what was borne with smaller ones is not known to be borne.
 _BODY_RATIO = 4.0
 _TRUST_CELL_COUNT = 5  # settings measured at a size: from here on advice stays near what was measured
@@ -52,7 +52,7 @@ def near_reported(
 def a_step_from(standing: Any, settings: list[Any]) -> list[Any]:
     """Those with at most twice its threads, and at least half of them."""
     old, counts = (objective.thread_counts(some) for some in ([standing], settings))
-    low, high = old[0] / _STEP_RATIO_MAX, old[0] * _STEP_RATIO_MAX
+    low, high = old[0] / _DARED_RATIO, old[0] * _DARED_RATIO
     return [x for x, n in zip(settings, counts, strict=True) if low <= n <= high]
 
 
@@ -110,30 +110,31 @@ def _dared(model: PerformanceModel[Any], fit: Fit, context: Context, settings: l
     quiet = [cell for cell in fit.cells if not cell.had_trouble] or fit.cells
     if not quiet:
         return settings
-    borne, threads = _borne(model, context, quiet, settings), objective.thread_counts(settings)
+    threads = objective.thread_counts(settings)
     troubled = evidence.thread_counts(model, [cell for cell in fit.cells if cell.had_trouble])
     more = troubled[troubled > evidence.thread_counts(model, quiet).max()]
     below = more.min() if len(more) else 0.0
     told = min(fit.told_thread_count, most_unmeasured(model, context)) if not len(troubled) else 0.0
     least = threads.min(initial=np.inf)  # where all that would serve take more than is dared
-    is_dared = (threads <= np.maximum(_STEP_RATIO_MAX * borne, max(told, least))) | (threads < below)
+    most = np.maximum(_most_dared(model, context, quiet, settings), max(told, least))
+    is_dared = (threads <= most) | (threads < below)
     return [setting for setting, is_one in zip(settings, is_dared, strict=True) if is_one]
 
 
-def _borne(
+def _most_dared(
     model: PerformanceModel[Any], context: Context, quiet: Sequence[Cell], settings: list[Any]
 ) -> Array:
-    """Of each setting, the most threads that went well with requests of at least a quarter of its bytes.
+    """Of each setting, twice the threads that went well with requests of at least a quarter of its bytes.
 
     Where all that were measured are smaller, with the largest of them, as far as is dared where nothing was measured.
     """
     counts = evidence.thread_counts(model, quiet)
     if not isinstance(model, HasBodies):
-        return np.full(len(settings), counts.max())
+        return np.full(len(settings), _DARED_RATIO * counts.max())
     tried = [model.request_bytes(model.setting_type(**c.setting), c.payload_size_bytes) for c in quiet]
     asked = [model.request_bytes(setting, context.payload_size_bytes) for setting in settings]
     largest = max(tried)
     is_as_large = _BODY_RATIO * np.array(tried) >= np.minimum(asked, largest).reshape(-1, 1)
     borne = np.where(is_as_large, counts, 0.0).max(axis=1)
     most = np.where(np.array(asked) > _BODY_RATIO * largest, most_unmeasured(model, context), np.inf)
-    return np.asarray(np.minimum(borne, most / _STEP_RATIO_MAX))
+    return np.asarray(np.minimum(_DARED_RATIO * borne, most))

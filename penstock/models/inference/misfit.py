@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
+from math import log
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,7 +137,7 @@ _AMPLITUDES = {0.0: 0.25, 0.05: 0.25, 0.1: 0.22, 0.2: 0.15, 0.4: 0.08, 0.8: 0.05
 _LENGTHS = ((0.3, 0.6), (1.0, 2.0), (2.5, 4.0))
 # What the law is off by on credits is half of what it is off by without: two ceilings are seldom off alike.
 _REGIME_LENGTH = 1.0
-_WEATHERS = {0.0: 0.7, 0.1: 0.2, 0.2: 0.1}  # most hours are like the ones before
+_WEATHERS = (0.0, 0.1, 0.2)  # how far hours may differ
 _WEATHER_HOURS = 1.0  # after which a slow mode of a shared network is another one
 SIGMAS = (0.018, 0.03, 0.05, 0.08, 0.12, 0.18, 0.27)  # noise, where all sizes of it are tried
 MISFIT_MEASUREMENT_COUNT_MIN = 5
@@ -147,17 +148,27 @@ def sigma_log_prior(sigma: Array) -> Array:
     return np.asarray(-0.5 * (np.log(sigma / SIGMA_TYPICAL) / 0.7) ** 2, dtype=np.float64)
 
 
+def weather_log_prior(weather: float) -> Array:
+    """Logarithm of how likely it is that hours differ so far, beside noise of each size (noises,).
+
+    Half a Cauchy law as wide as the noise (Polson and Scott, Bayesian Analysis 7, 2012): who varies within minutes
+    varies over hours, too, and the quiet hardly do.
+    """
+    own = {each: 1.0 / (1.0 + np.square(each / np.array(SIGMAS))) for each in _WEATHERS}
+    return np.asarray(np.log(own[weather] / sum(own.values())), dtype=np.float64)
+
+
 # Each with how likely it is before any measurement. A straight law has no lengths.
 _CHANCES = {
-    Misfit(amplitude=amplitude, length_octaves=lengths, weather=weather): of_amplitude
-    / len(of_lengths)
-    * of_weather
+    Misfit(amplitude=amplitude, length_octaves=lengths, weather=weather): of_amplitude / len(of_lengths)
     for amplitude, of_amplitude in _AMPLITUDES.items()
     for of_lengths in (_LENGTHS if amplitude else _LENGTHS[:1],)
     for lengths in of_lengths
-    for weather, of_weather in _WEATHERS.items()
+    for weather in _WEATHERS
 }
-MISFITS, LOG_CHANCES = list(_CHANCES), np.log(list(_CHANCES.values()))
+MISFITS = list(_CHANCES)
+LOG_CHANCES = np.array([log(chance) + weather_log_prior(each.weather) for each, chance in _CHANCES.items()])
+"""(misfits, noises): of each misfit, beside noise of each size."""
 
 
 @dataclass(frozen=True, slots=True)

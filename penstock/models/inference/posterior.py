@@ -207,21 +207,23 @@ def widened(count: float) -> float:
     return 1.0 + _UNKNOWN_NOISE / (_DEVIATION_FREEDOM + count)
 
 
-# Of a place before any measurement, as so many of its probes would say it: quiet places have none.
-_DIP_FRACTION_TYPICAL = 0.05
+# Of a place before any measurement, as so many of its probes would say it, by its noise: one in twenty at the typical.
+_DIP_FRACTION_OVER_NOISE = 0.625
 _DIP_FRACTION_FREEDOM = 5.0
 _DIP_FRACTION_ROUNDS = 8  # from one to the next it moves by less than a tenth of itself by then
 
 
-def dip_fraction(weights: Array) -> float:
+def dip_fraction(weights: Array, noise: float) -> float:
     """How many of a place's measurements are dips, by the probability of each that it is none (measurements,).
 
-    Those were found with the fraction that is usual (`no_dip`); where there were none, none is likely.
+    Those were found with the fraction that is usual (`no_dip`); where there were none, none is likely. What makes a
+    place vary makes it dip as well: the quiet have none.
     """
-    usual, fraction = 1.0 / weights - 1.0, _DIP_FRACTION_TYPICAL
+    typical = _DIP_FRACTION_OVER_NOISE * noise
+    usual, fraction = 1.0 / weights - 1.0, typical
     for _ in range(_DIP_FRACTION_ROUNDS):
         odds = usual * (fraction / (1.0 - fraction)) / (_DIP_FRACTION / (1.0 - _DIP_FRACTION))
-        counted = _DIP_FRACTION_FREEDOM * _DIP_FRACTION_TYPICAL + float((odds / (1.0 + odds)).sum())
+        counted = _DIP_FRACTION_FREEDOM * typical + float((odds / (1.0 + odds)).sum())
         fraction = counted / (_DIP_FRACTION_FREEDOM + len(weights))
     return fraction
 

@@ -32,6 +32,7 @@ from penstock.models.inference.misfit import (
     same_hour,
     sigma_log_prior,
     structure,
+    weather_log_prior,
 )
 from penstock.models.inference.posterior import (
     WEIGHT_MIN,
@@ -251,9 +252,10 @@ def sample(problem: Problem, peak: Peak, drawn: Sequence[Unexplained], *, count:
 
 def _chances(problem: Problem, peak: Peak) -> Chances:
     """Around the peak."""
-    scores = LOG_CHANCES[:, None] + _marginals(problem, peak, MISFITS)
+    scores = LOG_CHANCES + _marginals(problem, peak, MISFITS)
     if int(problem.data.has_misfit.sum()) < MISFIT_MEASUREMENT_COUNT_MIN:
-        scores[[each.weather > 0 for each in MISFITS]] = -np.inf  # so few cannot tell weather from noise
+        # So few cannot tell weather from noise.
+        scores = np.where([[each.weather > 0] for each in MISFITS], -np.inf, scores - weather_log_prior(0.0))
     chances = np.exp(scores - scores.max())
     return Chances(chances / chances.sum())
 
@@ -265,7 +267,7 @@ def law_log_evidence(
 
     Side evidence that is `given` is no word against the law: that a place has an unusual limit is not.
     """
-    scores = LOG_CHANCES[:, None] + _marginals(*_part(problem, peak, is_counted | is_given), MISFITS)
+    scores = LOG_CHANCES + _marginals(*_part(problem, peak, is_counted | is_given), MISFITS)
     given = np.logaddexp.reduce(_marginals(*_part(problem, peak, is_given), [Misfit()])[0])
     given -= _WITHOUT_NOISE
     return float(np.logaddexp.reduce(scores, axis=None) - given)

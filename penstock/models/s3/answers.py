@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from math import exp, inf, log
+from math import exp, inf, log, sqrt
 
 import numpy as np
 
@@ -38,7 +38,7 @@ def intervals(
 ) -> Iterator[Estimate]:
     """That of each of the transfers."""
     expectations, deviations = foreseen(posterior, transfers, unseen=_UNSEEN_LAW)
-    dips = dip_fraction(posterior.weights)
+    dips = dip_fraction(posterior.weights, sqrt(posterior.noise_variance))
     most = inf if line is None else log(line.burst_bytes_per_second)
     for expected, deviation in zip(expectations.tolist(), deviations.tolist(), strict=True):
         low, high = (quantile_beside_dips(p, deviation=deviation, dip_fraction=dips) for p in (0.05, 0.95))

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 from penstock.models.inference.misfit import (
+    LOG_CHANCES,
     MISFITS,
     SIGMAS,
     Chances,
     Misfit,
     noise_log_likelihoods,
     sigma_log_prior,
+    weather_log_prior,
 )
 
 
@@ -30,6 +32,15 @@ def test_all_that_is_possible_before_a_measurement_is_possible_once() -> None:
     """A straight law has no lengths, and no two misfits are the same."""
     assert len(set(MISFITS)) == len(MISFITS)
     assert sum(not each.amplitude for each in MISFITS) == len({each.weather for each in MISFITS})
+
+
+def test_who_varies_within_minutes_varies_over_hours() -> None:
+    """Before any measurement: hours of a quiet place are alike, those of a stormy one are not; one in all."""
+    likely = {weather: np.exp(weather_log_prior(weather)) for weather in (0.0, 0.1, 0.2)}
+    assert sum(likely.values()) == pytest.approx(np.ones(len(SIGMAS)))
+    assert likely[0.0][0] > 0.95
+    assert likely[0.0][-1] < likely[0.1][-1] + likely[0.2][-1]
+    assert np.exp(LOG_CHANCES).sum(axis=0) == pytest.approx(np.ones(len(SIGMAS)))
 
 
 def test_what_a_law_is_off_by_without_credits_is_half_true_with_them() -> None:

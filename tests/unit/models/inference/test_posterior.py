@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from penstock.models.inference.misfit import SIGMA_TYPICAL
 from penstock.models.inference.posterior import (
     Array,
     Gaussian,
@@ -111,13 +112,14 @@ def test_dips_are_counted_where_there_are_some(fraction: float) -> None:
     rng = np.random.default_rng(3)
     residual = 0.05 * rng.standard_normal(40)
     residual[: round(fraction * 40)] -= 0.6
-    counted = dip_fraction(no_dip(residual, np.full(40, 0.05)))
+    counted = dip_fraction(no_dip(residual, np.full(40, 0.05)), 0.05)
     assert fraction < counted < fraction + 0.05
 
 
-def test_what_was_not_measured_dips_as_is_usual() -> None:
-    """One probe in twenty."""
-    assert dip_fraction(np.ones(0)) == pytest.approx(0.05)
+@pytest.mark.parametrize(("noise", "fraction"), [(0.02, 0.0125), (SIGMA_TYPICAL, 0.05), (0.16, 0.1)])
+def test_what_was_not_measured_dips_as_its_noise_has_it(noise: float, fraction: float) -> None:
+    """One probe in twenty where they vary as is typical, hardly one where they are quiet."""
+    assert dip_fraction(np.ones(0), noise) == pytest.approx(fraction)
 
 
 @pytest.mark.parametrize("dips", [0.0, 0.02, 0.08, 0.3])

@@ -171,14 +171,16 @@ def test_one_object_is_advised_and_reported(library: str, url: str, server: Serv
     assert observed.setting == S3DownloadSetting(thread_count=3, range_size_bytes=MiB)
     assert (observed.request_count, observed.transferred_bytes) == (4, SIZES["p/split"])
     assert 0 < observed.measures["first_byte_seconds_mean"] < observed.duration_seconds
+    assert observed.measures["sink_bytes_per_second"] > 0
     reporter.close()
 
 
-def test_how_fast_the_files_took_it_is_told(url: str, server: Served, tmp_path: Path) -> None:
+@every_library
+def test_how_fast_the_files_took_it_is_told(library: str, url: str, server: Served, tmp_path: Path) -> None:
     """So that a disk which is the limit can be named, and is not taken for the network."""
     reporter = Reporter(socket=str(server.socket_path))
     objects = {"p/split": tmp_path / "to"}
-    boto3_transfers.download_files(session_of("boto3", url), objects, "bucket", reporter=reporter)
+    download(library, session_of(library, url), objects, reporter=reporter)
     assert reporter.flush()
     (observed,) = server.advisor.recorded
     # The link carries 200 MB/s; a write into the page cache takes less time than it took to arrive.

@@ -24,7 +24,7 @@ from penstock.client.sdk_client import pool_count_of
 from penstock.client.transfers.aiobotocore_reader import whole_body
 from penstock.client.transfers.aiobotocore_upload import AsyncUpload
 from penstock.client.transfers.answers import must_fit
-from penstock.client.transfers.errand import LOOKING_COUNT, Errand
+from penstock.client.transfers.errand import LOOKING_COUNT, Errand, Sink
 from penstock.client.transfers.many_files import (
     File,
     Summary,
@@ -123,7 +123,8 @@ async def _move(errand: Errand, plan: tuple[list[Batch], list[File]], kind: type
             transfers = kind(client, batch, errand)
             with Observed(client, errand.bucket, None, errand.operation) as observed:
                 await transfers.run(errand.summary)
-            errand.report(observed, batch, transfers.room_count, client="aiobotocore")
+            count, rate = transfers.room_count, transfers.sink.bytes_per_second
+            errand.report(observed, batch, count, client="aiobotocore", sink_bytes_per_second=rate)
 
 
 async def _outcome(file: File, work: Awaitable[object]) -> File:
@@ -143,6 +144,7 @@ class _Transfers:
         self._extra_args, self._callback = errand.extra_args, errand.callback
         self.room_count = min(batch.thread_count, pool_count_of(client))
         self._room = asyncio.Semaphore(self.room_count)
+        self.sink = Sink()
 
     async def run(self, summary: Summary) -> None:
         """Until each has ended; an exception of `on_file`, or being cancelled, ends all of them."""
@@ -196,7 +198,7 @@ class _Downloads(_Transfers):
         fits = partial(must_fit, size_bytes=file.size_bytes, etag=file.etag)
         async with self._room:
             content = await whole_body(self._client, request, start, end, fits)
-        await in_thread(partial(_write, path, content, start))
+        await in_thread(partial(_write, path, content, start, self.sink))
         self._tell(len(content))
 
 
@@ -283,9 +285,9 @@ def _begun(path: str, new: str) -> str:
         return new
 
 
-def _write(path: str, content: bytearray, offset: int) -> None:
+def _write(path: str, content: bytearray, offset: int, sink: Sink) -> None:
     """Opened for each: who is cancelled leaves a thread behind, whose descriptor must be nobody else's."""
-    with open(path, "r+b", buffering=0) as file:  # noqa: PTH123 - as above
+    with sink.writing(len(content)), open(path, "r+b", buffering=0) as file:  # noqa: PTH123 - as above
         file.seek(offset)
         view = memoryview(content)
         while view:

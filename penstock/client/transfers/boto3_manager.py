@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from threading import Lock
-from time import perf_counter
 from weakref import WeakSet
 
 from penstock.client.attention import ATTENTION_SECONDS
 from penstock.client.operations import S3_DOWNLOAD
 from penstock.client.sdk_client import refusal_of
 from penstock.client.transfers.answers import must_fit, stop
+from penstock.client.transfers.errand import Sink
 from penstock.client.transfers.many_files import beside
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
@@ -46,7 +46,7 @@ class Transfers:
         from boto3.s3.transfer import create_transfer_manager
 
         client = _Checking(s3_client, files)
-        opening = self.sink.files() if self._operation == S3_DOWNLOAD else None
+        opening = _timed(self.sink) if self._operation == S3_DOWNLOAD else None
         with create_transfer_manager(client, config, opening) as self._manager, client:
             yield
 
@@ -125,30 +125,15 @@ class _Checking:
             raise
 
 
-class Sink:
-    """How fast files took what was written: boto3 writes in one thread, beside those that read the network."""
+def _timed(sink: Sink) -> Any:
+    """What opens files for boto3's transfer manager; their writes are timed."""
+    from s3transfer.utils import OSUtils
 
-    def __init__(self) -> None:
-        self._written_bytes, self._seconds = 0, 0.0
-
-    @property
-    def bytes_per_second(self) -> float | None:
-        """None where nothing was written."""
-        return self._written_bytes / self._seconds if self._seconds > 0 else None
-
-    def files(self) -> Any:
-        """What opens files for boto3's transfer manager; their writes are timed."""
-        from s3transfer.utils import OSUtils
-
-        utilities = OSUtils()
-        utilities.get_temp_filename = beside  # its own may be longer than a name can be
-        plain = utilities.open
-        utilities.open = lambda name, mode: _TimedFile(plain(name, mode), self)
-        return utilities
-
-    def note(self, size_bytes: int, seconds: float) -> None:
-        self._written_bytes += size_bytes
-        self._seconds += seconds
+    utilities = OSUtils()
+    utilities.get_temp_filename = beside  # its own may be longer than a name can be
+    plain = utilities.open
+    utilities.open = lambda name, mode: _TimedFile(plain(name, mode), sink)
+    return utilities
 
 
 class _TimedFile:
@@ -158,9 +143,8 @@ class _TimedFile:
         self._file, self._sink = file, sink
 
     def write(self, content: bytes) -> None:
-        began = perf_counter()
-        self._file.write(content)
-        self._sink.note(len(content), perf_counter() - began)
+        with self._sink.writing(len(content)):
+            self._file.write(content)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)

@@ -111,31 +111,32 @@ def download_file(
     place = place_of(bucket, s3_client)
     advice = advice or advise_in(place, S3_DOWNLOAD, size_bytes, {"sink": sink, **demand})
     config = download_config(size_bytes, advice=advice)
+    transfers = Transfers(bucket, S3_DOWNLOAD, callback)
     with Observed(s3_client, bucket, key, S3_DOWNLOAD) as observed:
         if found.error:  # the download will say why
             s3_client.download_file(
                 bucket, key, found.path, ExtraArgs=arguments, Callback=callback, Config=config
             )
         else:
-            _download(s3_client, bucket, found, config, arguments, callback)
+            _download(transfers, s3_client, found, config, arguments)
     if size_bytes:
-        setting = _setting(config, "range_size_bytes", size_bytes)
-        observed.report(reporter, size_bytes, setting, transferred_bytes=size_bytes, client="boto3")
+        observed.report(
+            reporter,
+            size_bytes,
+            _setting(config, "range_size_bytes", size_bytes),
+            transferred_bytes=size_bytes,
+            client="boto3",
+            sink_bytes_per_second=transfers.sink.bytes_per_second if sink == "file" else None,
+        )
 
 
-def _download(  # noqa: PLR0917 - of one caller
-    s3_client: Any,
-    bucket: str,
-    found: File,
-    config: TransferConfig,
-    arguments: dict[str, Any],
-    callback: Callable[[int], None] | None,
+def _download(
+    transfers: Transfers, s3_client: Any, found: File, config: TransferConfig, arguments: dict[str, Any]
 ) -> None:
     """As boto3 does it, but no other version than was found, and nothing that was not asked for."""
     from boto3.exceptions import RetriesExceededError
     from s3transfer.exceptions import RetriesExceededError as TriedTooOftenError
 
-    transfers = Transfers(bucket, S3_DOWNLOAD, callback)
     with transfers.managed(s3_client, config, [found]):
         transfers.begin(found, arguments)
         _, result = transfers.next()

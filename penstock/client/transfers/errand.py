@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from threading import Lock
+from time import perf_counter
+
 from penstock.client.operations import S3_DOWNLOAD
 from penstock.client.sdk_client import advise_in, checksum_arguments, is_session, place_of
 from penstock.client.transfers.many_files import Summary
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
     from typing_extensions import Unpack
@@ -77,3 +81,30 @@ class Errand:
         if batch.is_evidence():
             mean_bytes, setting = batch.mean_bytes, batch.setting(thread_count)
             observed.report(self._reporter, mean_bytes, setting, transferred_bytes=batch.size_bytes, **seen)
+
+
+class Sink:
+    """How fast files took what was written, over the time in which any thread was at it."""
+
+    def __init__(self) -> None:
+        self._written_bytes, self._seconds = 0, 0.0
+        self._lock, self._writing_count, self._began = Lock(), 0, 0.0
+
+    @property
+    def bytes_per_second(self) -> float | None:
+        """None where nothing was written."""
+        return self._written_bytes / self._seconds if self._seconds > 0 else None
+
+    @contextmanager
+    def writing(self, size_bytes: int) -> Iterator[None]:
+        """As long as one thread writes so many."""
+        with self._lock:
+            self._began = self._began if self._writing_count else perf_counter()
+            self._writing_count += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._written_bytes += size_bytes
+                self._writing_count -= 1
+                self._seconds += 0.0 if self._writing_count else perf_counter() - self._began

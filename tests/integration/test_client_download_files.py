@@ -7,12 +7,14 @@ import dataclasses
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event, Lock, Timer
 from typing import Any
 
 import pytest
 
 from penstock.client.reporting import Reporter
 from penstock.client.transfers import aiobotocore_transfers, boto3_transfers
+from penstock.client.transfers.aiobotocore_reader import whole_body
 from penstock.client.transfers.many_files import File, Summary, object_below
 from penstock.client.transfers.reader import open_object
 from penstock.lab.worlds import NEAR
@@ -186,6 +188,33 @@ def test_how_fast_the_files_took_it_is_told(library: str, url: str, server: Serv
     # The link carries 200 MB/s; a write into the page cache takes less time than it took to arrive.
     assert observed.measures["sink_bytes_per_second"] > observed.throughput_bytes_per_second
     reporter.close()
+
+
+def test_what_waits_for_a_slow_file_is_bounded(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Six files have four ranges each to read, and none is written at first; few are held beyond the requests."""
+    held, lock, gate = [0], Lock(), Event()
+    write = aiobotocore_transfers._write
+
+    async def reading(*arguments: Any) -> bytearray:
+        content = await whole_body(*arguments)
+        with lock:
+            held.append(held[-1] + 1)
+        return content
+
+    def writing(*arguments: Any) -> None:
+        gate.wait()
+        write(*arguments)
+        with lock:
+            held.append(held[-1] - 1)
+
+    monkeypatch.setattr(aiobotocore_transfers, "whole_body", reading)
+    monkeypatch.setattr(aiobotocore_transfers, "_write", writing)
+    files = [File(str(tmp_path / str(number)), "p/split", -1) for number in range(6)]
+    Timer(1.0, gate.set).start()
+    download("aiobotocore", session_of("aiobotocore", url), files).raise_for_failed()
+    assert max(held) <= ADVICE.setting["thread_count"] + 2
 
 
 def test_what_is_missing_is_told_as_the_library_does(url: str, tmp_path: Path) -> None:

@@ -144,6 +144,8 @@ class _Transfers:
         self._extra_args, self._callback = errand.extra_args, errand.callback
         self.room_count = min(batch.thread_count, pool_count_of(client))
         self._room = asyncio.Semaphore(self.room_count)
+        # Of what was read, so much waits for a file that is slower than the network: a quarter beyond the requests.
+        self._held = asyncio.Semaphore(self.room_count + self.room_count // 4 + 1)
         self.sink = Sink()
 
     async def run(self, summary: Summary) -> None:
@@ -196,9 +198,10 @@ class _Downloads(_Transfers):
         same = {"IfMatch": file.etag} if file.etag else {}
         request = {"Bucket": self._bucket, "Key": file.key, **where, **same, **self._extra_args}
         fits = partial(must_fit, size_bytes=file.size_bytes, etag=file.etag)
-        async with self._room:
-            content = await whole_body(self._client, request, start, end, fits)
-        await in_thread(partial(_write, path, content, start, self.sink))
+        async with self._held:
+            async with self._room:
+                content = await whole_body(self._client, request, start, end, fits)
+            await in_thread(partial(_write, path, content, start, self.sink))
         self._tell(len(content))
 
 

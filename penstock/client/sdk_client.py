@@ -83,3 +83,13 @@ def checksum_arguments(advice: Advice) -> dict[str, Any]:
     variables = variables_for(store_of(advice.document)).items()
     told = {n[len("AWS_") :].lower(): value for n, value in variables if n not in os.environ}
     return {name: value for name, value in told.items() if name in Config.OPTION_DEFAULTS}
+
+
+def has_equal_parts(client: Any, advice: Advice) -> bool:
+    """Whether the store that the client speaks to takes none but equal parts of an object, the last one apart."""
+    from penstock.client.targets.stores import ENDPOINT_VARIABLES, store_for
+
+    endpoint_url = getattr(getattr(client, "meta", None), "endpoint_url", None)
+    environment = {ENDPOINT_VARIABLES[0]: endpoint_url} if isinstance(endpoint_url, str) else {}
+    store = store_for(None, advice.document, environment)
+    return store is not None and store.has_equal_parts

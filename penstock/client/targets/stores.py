@@ -1,9 +1,10 @@
 """Knows the rules of stores that speak S3 and are not AWS, where they differ, and what clients have to be told for it.
 
 What they all accept, penstock keeps to by itself, whatever store it is: parts of 5 MiB or more, at most 10,000 of them,
-all equal but the last; probes without checksums, unfinished uploads sought by their own key, and deletion one by one
-where a batch is refused. What is left are the checksums that SDKs of AWS add by themselves since 2025. The daemon's
-configuration states the store, or its endpoint tells; advice carries its name to whoever asks.
+all equal but the last where it is known how large the object becomes; probes without checksums, unfinished uploads
+sought by their own key, and deletion one by one where a batch is refused. What is left are the checksums that SDKs of
+AWS add by themselves since 2025, and the parts of streams. The daemon's configuration states the store, or its endpoint
+tells; advice carries its name to whoever asks.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class Store(NamedTuple):
     title: str
     hosts: tuple[str, ...] = ()  # what its endpoints end with, where it is a service
     has_checksums: bool = False  # those that SDKs of AWS add by themselves
+    has_equal_parts: bool = False  # all of an upload but the last have to be as large
 
 
 # As of August 2026. What else differs between them is in docs/clients.md; the sources of both:
@@ -47,10 +49,16 @@ class Store(NamedTuple):
 # GCS: cloud.google.com/storage/docs/multipart-uploads, cloud.google.com/storage/docs/xml-api/put-object-multipart
 #   (x-goog-hash, and no x-amz-checksum).
 STORES = (
-    Store("r2", "Cloudflare R2", hosts=(".r2.cloudflarestorage.com",), has_checksums=True),
+    Store(
+        "r2",
+        "Cloudflare R2",
+        hosts=(".r2.cloudflarestorage.com",),
+        has_checksums=True,
+        has_equal_parts=True,
+    ),
     Store("minio", "MinIO", hosts=("play.min.io",), has_checksums=True),
     Store("ceph", "Ceph Object Gateway"),
-    Store("b2", "Backblaze B2", hosts=(".backblazeb2.com",)),
+    Store("b2", "Backblaze B2", hosts=(".backblazeb2.com",), has_equal_parts=True),  # with Live Read
     Store("gcs", "Google Cloud Storage", hosts=("storage.googleapis.com",)),
 )
 STORES_BY_NAME: Mapping[str, Store] = {store.name: store for store in STORES}

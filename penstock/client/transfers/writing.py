@@ -15,8 +15,9 @@ from time import monotonic
 from penstock.client.arguments import advised
 from penstock.client.operations import S3_UPLOAD
 from penstock.client.pace import Pace
-from penstock.client.sdk_client import advise_in, place_of, pool_count_of
+from penstock.client.sdk_client import advise_in, has_equal_parts, place_of, pool_count_of
 from penstock.client.sizes import size_or_none
+from penstock.client.targets.advised import PART_COUNT_MAX
 from penstock.client.transfers.many_files import whole_size_bytes
 from penstock.client.transfers.multipart import Upload, stream_part_bytes
 from penstock.client.transfers.observed import Observed
@@ -44,6 +45,7 @@ class Writing:
     """
 
     closed: Any  # a word of its own, or a property of files
+    part_size_bytes: int
     _is_over = True  # what was never opened has nothing to remove
     _library: str
     _upload_of: type[Upload] = Upload
@@ -89,7 +91,10 @@ class Writing:
         size, demand = self._expected_bytes, self._demand
         advice = self._advice or advise_in(self._place, S3_UPLOAD, size, demand)
         told = advised(S3_UPLOAD, advice, size)
-        self.part_size_bytes = part = told.request_size_bytes
+        self._keeps_part_size = has_equal_parts(self._client, advice)
+        if not (self._keeps_part_size and self._part_count):
+            self.part_size_bytes = told.request_size_bytes
+        part = self.part_size_bytes
         # What is advised is for all objects that are written at a time, and no more than their parts.
         count = min(told.thread_count // told.object_count, ceil(size / part))
         self.thread_count = min(max(1, count), pool_count_of(self._client))
@@ -106,12 +111,20 @@ class Writing:
         return is_more
 
     def _filled(self, left: memoryview) -> Iterator[bytes]:
-        """The parts that this fills. Each is given away when more follows: what fits one goes whole."""
+        """The parts that this fills. Each is given away when more follows: what fits one goes whole. Raises OSError."""
         while left:
-            size_bytes = stream_part_bytes(self.part_size_bytes, self._part_count, self._sent_bytes)
+            size_bytes = self._next_part_bytes()
             if self._filling.tell() >= size_bytes:
                 yield self._taken()
+                if self._keeps_part_size and self._part_count >= PART_COUNT_MAX:
+                    told = f"equal parts hold no more than these {self._sent_bytes} bytes"
+                    raise OSError(f"{told}: state a larger size_bytes")
             left = left[self._filling.write(left[: size_bytes - self._filling.tell()]) :]
+
+    def _next_part_bytes(self) -> int:
+        if self._keeps_part_size:
+            return self.part_size_bytes
+        return stream_part_bytes(self.part_size_bytes, self._part_count, self._sent_bytes)
 
     def _taken(self) -> bytes:
         """What was being filled."""

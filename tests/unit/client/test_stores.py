@@ -84,16 +84,15 @@ class Rules(NamedTuple):
     """What a store accepts beside checksums; what is None was found nowhere."""
 
     part_size_bytes_min: int = 5 * MiB
-    has_equal_parts: bool = False  # all but the last have to be as large
     has_conditional_writes: bool | None = None
     lists_uploads_by_prefix: bool | None = None  # and not by a whole key alone
 
 
 RULES = {
-    "r2": Rules(has_equal_parts=True, has_conditional_writes=True),
+    "r2": Rules(has_conditional_writes=True),
     "minio": Rules(lists_uploads_by_prefix=False),
     "ceph": Rules(),
-    "b2": Rules(part_size_bytes_min=5 * 10**6, has_equal_parts=True),  # with Live Read
+    "b2": Rules(part_size_bytes_min=5 * 10**6),
     "gcs": Rules(),
 }
 PART_COUNT_MAX = 10_000  # of each of them
@@ -115,7 +114,7 @@ def test_the_manual_has_the_same_table() -> None:
         host = f"`{store.hosts[0]}`" if store.hosts else "-"
         least = "5 MiB" if rules.part_size_bytes_min == 5 * MiB else "5 MB"
         told = (
-            rules.has_equal_parts,
+            store.has_equal_parts,
             store.has_checksums,
             rules.has_conditional_writes,
             rules.lists_uploads_by_prefix,

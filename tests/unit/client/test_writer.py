@@ -157,6 +157,30 @@ def test_advice_is_asked_again_when_more_has_come(monkeypatch: pytest.MonkeyPatc
     assert sorted(store.sizes) == [3 * MiB, *[5 * MiB] * 13, 16 * MiB, 16 * MiB]
 
 
+@pytest.mark.parametrize(("named", "endpoint"), [("r2", None), (None, "https://a.r2.cloudflarestorage.com")])
+def test_where_parts_have_to_be_equal_they_stay_as_the_first(
+    named: str | None, endpoint: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is advised for what it becomes; and where no more fit, that is said before the store refuses it."""
+
+    def advise_in(_place: Any, _operation: Any, size: int, _demand: Any) -> Advice:
+        return advice(part=PART_SIZE_BYTES_MIN if size <= 64 * MiB else 16 * MiB, store=named)
+
+    monkeypatch.setattr(writing, "advise_in", advise_in)
+    monkeypatch.setattr(writing, "PART_COUNT_MAX", 21)
+    store = Store()
+    store.meta.endpoint_url = endpoint
+    store.let_go.set()
+    with open_writer(store, "bucket", "key") as file:
+        file.write(bytes(103 * MiB))
+    assert sorted(store.sizes) == [3 * MiB, *[5 * MiB] * 20]
+    with (
+        pytest.raises(OSError, match="state a larger size_bytes"),
+        open_writer(store, "bucket", "key") as file,
+    ):
+        file.write(bytes(106 * MiB))
+
+
 def test_without_threads_parts_are_sent_where_they_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that may have no more of them."""
 

@@ -49,14 +49,14 @@ class Door:
 
     def _impossible(self, report: Observation[Any]) -> str | None:
         place, rate = report.context.place, report.throughput_bytes_per_second
-        if report.transferred_bytes == 0:
+        row = OPERATIONS[place.operation]
+        if report.transferred_bytes == 0 and not report.measures.get(row.model.value_metric):
             return "nothing arrived, so there is nothing to learn from it"
         if (
             report.started_at + timedelta(seconds=report.duration_seconds)
             > self._clock.now() + CLOCK_SKEW_MAX
         ):
             return "it ends in the future; report when the transfer is done, and check the clock"
-        row = OPERATIONS[place.operation]
         if place.service_class not in (classes := row.service_classes):
             return f"service_class is not one of {place.operation}; expected one of {', '.join(classes)}"
         limits = row.model.host_ceiling(place)

@@ -72,6 +72,16 @@ def test_what_cannot_have_happened_is_refused(changes: dict[str, Any], reason: s
     assert reason in refusal
 
 
+def test_what_moves_nothing_is_taken_where_its_value_is_told() -> None:
+    """Not every operation has bytes; one whose value is a measure of its own says by that what came of it."""
+    door, _ = a_door()
+    of_messages = about(operation="sqs_delivery")
+    for goodput, is_taken in ((0.0, False), (5.0, True)):
+        measures = {"goodput_messages_per_second": goodput}
+        report = a_report(context=of_messages, transferred_bytes=0, measures=measures)
+        assert (door.refusal(report, GOOD) is None) is is_taken
+
+
 def test_what_a_newer_host_of_the_type_might_do_is_taken() -> None:
     """The table may be old: only what is far beyond it is refused."""
     door, _ = a_door()

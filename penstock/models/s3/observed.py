@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, log
+from math import ceil, inf, log
 
 import numpy as np
 
@@ -182,20 +182,22 @@ _RAN_LEAST = 0.01  # of the time; who ran for less is known too little
 
 
 def _host_bound_flags(observations: Sequence[Observation[S3SettingT]], bursts: Sequence[bool]) -> list[bool]:
-    """Whether the network's driver held each observation back, and nothing was much faster with as many credits.
+    """Whether the network's driver held each observation back, and it was the ceiling, with as many credits.
 
     The driver counts bursts of an instant as well, and with segmentation offload over large buffers: more than 1 % was
-    held back at a quarter of what the same host reached.
+    held back at a quarter of what the same host reached. So fewer connections have to have gone free, and nothing may
+    have been much faster.
     """
     pairs = list(zip(observations, bursts, strict=True))
-    fastest = {
-        regime: max(
-            (o.throughput_bytes_per_second for o, is_burst in pairs if is_burst is regime), default=0.0
-        )
-        for regime in (False, True)
-    }
+    fastest, fewest = {False: 0.0, True: 0.0}, {False: inf, True: inf}
+    for o, is_burst in pairs:
+        fastest[is_burst] = max(fastest[is_burst], o.throughput_bytes_per_second)
+        if not _is_host_bound(o):
+            fewest[is_burst] = min(fewest[is_burst], connections_used(o))
     return [
-        _is_host_bound(o) and o.throughput_bytes_per_second >= _PLATEAU * fastest[is_burst]
+        _is_host_bound(o)
+        and o.throughput_bytes_per_second >= _PLATEAU * fastest[is_burst]
+        and connections_used(o) > fewest[is_burst]
         for o, is_burst in pairs
     ]
 

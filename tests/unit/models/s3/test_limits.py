@@ -173,6 +173,14 @@ def test_packets_that_the_host_held_back_are_the_ceiling() -> None:
     assert bottleneck(world, told) == "host-ceiling"
 
 
+def test_packets_held_back_with_the_fewest_connections_are_no_ceiling() -> None:
+    """As long as nothing else was tried, or all were held back, nothing shows a plateau."""
+    held = {"bw_out_allowance_exceeded": 40_000.0, "host_transmitted_packet_count": 400_000.0}
+    for threads in ((4,), (4, 16)):
+        plain, said = (noted(SLOW, threads, note) for note in ({}, dict.fromkeys(threads, held)))
+        assert fitted(SLOW, said).state == fitted(SLOW, plain).state
+
+
 def test_a_burst_of_an_instant_is_no_ceiling() -> None:
     """A few packets of many are held back on any busy host."""
     few = {"bw_out_allowance_exceeded": 40.0, "host_transmitted_packet_count": 400_000.0}

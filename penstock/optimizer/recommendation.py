@@ -125,7 +125,9 @@ def _advice(
     )
     basis = _basis(fit, context, setting)
     limiting = model.bottleneck(fit, context, setting, demand)
-    is_told = not fit.is_from_reports or tells_of_fewer(evidence.thread_counts(model, fit.cells))
+    current = [cell for cell in fit.cells if evidence.is_current(cell, fit)]
+    is_known = not fit.is_from_reports and fit.changed_at is None
+    is_told = is_known or tells_of_fewer(evidence.thread_counts(model, current))
     if limiting in _TOLD_BY_THREADS and not is_told:
         limiting = "unsure"
     limit = explanation.limit_words(model, prediction, demand, limiting)

@@ -7,16 +7,16 @@ from dataclasses import replace
 from math import exp, inf, log, sqrt
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.models.burst import Ceiling
 from penstock.models.inference.draws import quantiles
 from penstock.models.inference.posterior import dip_fraction, quantile_beside_dips, widened
 from penstock.models.model import Array
-from penstock.models.s3 import remarks
 from penstock.models.s3.directions import S3SettingT, burst_ceiling, planned_transfers
 from penstock.models.s3.evidence import throughput_noise_scale
 from penstock.models.s3.law import PREFIX_RATE, Transfers
-from penstock.models.s3.posterior import Posterior
+from penstock.models.s3.posterior import SURE, Posterior
 from penstock.units import MiB
 from penstock.vocabulary import Context, Demand, Estimate, Regime
 
@@ -28,7 +28,8 @@ _UNSEEN_LAW = 0.15
 def interval(posterior: Posterior, transfers: Transfers, demand: Demand, line: Ceiling | None) -> Estimate:
     """The 90 % interval of one future measurement, with the dips that it may meet and within the bandwidth limit.
 
-    Nor is more promised than the host's line carries (None where nobody knows), as long as nothing was faster.
+    Nor is more promised than the host's line carries (None where nobody knows), as long as nothing was faster. Where no
+    ceiling was seen, it may be just beyond: the interval of more connections holds what was seen with fewer.
     """
     return next(intervals(posterior, transfers, demand, line))
 
@@ -40,14 +41,23 @@ def intervals(
     expectations, deviations = foreseen(posterior, transfers, unseen=_UNSEEN_LAW)
     dips = dip_fraction(posterior.weights, sqrt(posterior.noise_variance))
     most = inf if line is None else log(line.burst_bytes_per_second)
-    for expected, deviation in zip(expectations.tolist(), deviations.tolist(), strict=True):
+    is_beyond = beyond_what_was_seen(posterior, transfers)
+    for expected, deviation, beyond in zip(
+        expectations.tolist(), deviations.tolist(), is_beyond, strict=True
+    ):
         low, high = (quantile_beside_dips(p, deviation=deviation, dip_fraction=dips) for p in (0.05, 0.95))
         reached = (
-            expected + low,
+            min(expected + low, posterior.evidence.log_fastest if beyond else inf),
             expected,
             min(expected + high, max(expected, most, posterior.evidence.log_fastest)),
         )
         yield Estimate(*(exp(min(value, log_bandwidth(demand))) for value in reached))
+
+
+def beyond_what_was_seen(posterior: Posterior, transfers: Transfers) -> NDArray[np.bool_]:
+    """Which of the transfers have more connections than were measured, where no ceiling was seen with these."""
+    seen = posterior.rising_connection_count
+    return np.asarray((seen > 0) & (transfers.n > seen), dtype=np.bool_)
 
 
 def foreseen(posterior: Posterior, transfers: Transfers, *, unseen: float = 0.0) -> tuple[Array, Array]:
@@ -90,7 +100,7 @@ _MEMORY_FULL = 0.85  # of what is allowed
 def bottleneck(posterior: Posterior, transfers: Transfers, demand: Demand) -> str:
     """The limit that matters most in nearly all draws; where they do not agree nobody is sure."""
     bandwidth = log_bandwidth(demand)
-    if np.mean(posterior.log_throughput(transfers)[:, 0] >= bandwidth) >= remarks.SURE:
+    if np.mean(posterior.log_throughput(transfers)[:, 0] >= bandwidth) >= SURE:
         return "demand"
     matter = {name: values[:, 0] for name, values in transfers.what_matters(posterior.draws).items()}
     if not posterior.evidence.tells_of_processor:
@@ -99,7 +109,7 @@ def bottleneck(posterior: Posterior, transfers: Transfers, demand: Demand) -> st
     most = np.argmax(np.stack(list(matter.values())), axis=0)
     shares = {name: float(np.mean(most == index)) for index, name in enumerate(matter)}
     name = max(shares, key=lambda each: shares[each])
-    if shares[name] < remarks.SURE:
+    if shares[name] < SURE or (name == "connections" and beyond_what_was_seen(posterior, transfers)[0]):
         return "unsure"
     held_bytes = float(transfers.n[0] * transfers.s[0])
     is_full = held_bytes > _MEMORY_FULL * (demand.memory_bytes_max or inf)

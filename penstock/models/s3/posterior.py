@@ -17,6 +17,8 @@ from penstock.models.s3.evidence import Evidence
 from penstock.models.s3.lateness import Lateness
 from penstock.models.s3.law import Transfers
 
+SURE = 0.8  # of the draws
+_MATTERS = 0.5  # of the logarithm of throughput over that of a limit: it is that which holds it back
 _NEAR_OCTAVES = (1.5, 3.0)  # of threads and of parts: what is so far apart tells little of each other
 FIT_STATE_VERSION = 11  # of what follows; fits that were stored under another are not read
 
@@ -64,6 +66,15 @@ class Posterior:
     @cached_property
     def _sightings(self) -> shapeless.Sightings:
         return self.evidence.sightings(self.weights)
+
+    @cached_property
+    def rising_connection_count(self) -> int:
+        """The most connections that were measured, where even they were all that held throughput back; 0 elsewhere."""
+        widest = self.evidence.widest()
+        if widest is None:
+            return 0
+        matters = widest.what_matters(self.draws)["connections"][:, 0]
+        return int(widest.n[0]) if np.mean(matters > _MATTERS) >= SURE else 0
 
     @cached_property
     def _data(self) -> Measurements:

@@ -10,11 +10,9 @@ import numpy as np
 from penstock.models.burst import Ceiling
 from penstock.models.model import Array
 from penstock.models.s3.law import CPU_PER_BYTE, CPU_PER_REQUEST, HOST_RATE, Transfers
-from penstock.models.s3.posterior import Posterior
+from penstock.models.s3.posterior import SURE, Posterior
 from penstock.units import format_bytes, format_rate, format_seconds, number
 
-SURE = 0.8  # of the draws
-_MATTERS = 0.5  # of the logarithm of throughput over that of a limit: it is that which holds it back
 _HURTS = 0.03  # of throughput: what is lost for sure
 
 
@@ -41,8 +39,7 @@ def sentences(
             twice += f", but no more than {thread_count_max} are allowed"
         faster = _percent(_log_gains_of_a_faster_path(posterior, transfers))
         yield f"{twice}; a host and path twice as fast: {faster}." if is_by_host else f"{twice}."
-    seen = _most_connections_on_the_rising_side(posterior)
-    if seen:
+    if seen := posterior.rising_connection_count:
         yield f"No ceiling was seen with up to {seen} connections."
     if not posterior.evidence.measurements().tells_weather:
         yield "The interval is for this hour: how much hours differ was not measured."
@@ -92,15 +89,6 @@ def _log_gains_of_a_faster_path(posterior: Posterior, transfers: Transfers) -> A
     faster[:, [CPU_PER_REQUEST, CPU_PER_BYTE]] -= log(2)
     then, now = (transfers.log_throughput(draws)[:, 0] for draws in (faster, posterior.draws))
     return np.asarray(then - now, dtype=np.float64)
-
-
-def _most_connections_on_the_rising_side(posterior: Posterior) -> int:
-    """The most connections that were measured, where even they were all that held throughput back; 0 elsewhere."""
-    widest = posterior.evidence.widest()
-    if widest is None:
-        return 0
-    matters = widest.what_matters(posterior.draws)["connections"][:, 0]
-    return int(widest.n[0]) if np.mean(matters > _MATTERS) >= SURE else 0
 
 
 def _percent(log_gains: Array) -> str:

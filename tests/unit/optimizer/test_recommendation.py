@@ -143,6 +143,21 @@ def test_advice_stands_until_a_change_was_seen_with_more_threads_than_one() -> N
         assert (found.setting == standing.setting) is stands
 
 
+def test_which_limit_moved_is_not_known_from_one_number_of_threads() -> None:
+    """After a change, whatever the posterior makes of the prior: slower is each connection, or all of them together."""
+    alike = [WORLD.observe(a_setting(40, 8), 20 + i, factor=0.3) for i in range(2)]
+    other = WORLD.observe(a_setting(96, 8), 24, factor=0.5)
+    fit = replace(FIT, changed_at=alike[0].started_at)
+    before, few, enough = (
+        advice(fit=each).bottleneck
+        for each in (
+            FIT,
+            *(evidence.attach(fit, MODEL, [*PROBES, *some]) for some in (alike, [*alike, other])),
+        )
+    )
+    assert (before, few, enough) == ("host-ceiling", "unsure", "host-ceiling")
+
+
 def test_advice_goes_by_steps_while_little_was_measured_since_a_change() -> None:
     """Two dips after it must not lead to a single thread; six measurements are worth going all the way."""
     standing = replace(advice(), setting=a_setting(8, 8))

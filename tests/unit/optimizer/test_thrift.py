@@ -66,6 +66,9 @@ def test_where_no_ceiling_was_seen_advice_goes_one_step_and_no_further() -> None
     found = advised(small, probes, size=GiB)
     assert found.setting.thread_count <= 40
     assert "No ceiling was seen with up to 20 connections." in found.explanation
+    seen = max(probe.throughput_bytes_per_second for probe in probes)
+    assert found.prediction["throughput_bytes_per_second"].low <= seen
+    assert found.bottleneck == "unsure"
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,15 @@ class Posterior:
         matters = widest.what_matters(self.draws)["connections"][:, 0]
         return int(widest.n[0]) if np.mean(matters > _MATTERS) >= SURE else 0
 
+    @property
+    def residuals(self) -> Array:
+        """Of the logarithm of each throughput that was measured, beside what is expected of its setting."""
+        if self.shapes is not None:
+            seen = self._sightings
+            return seen.log_values - shapeless.means(seen, self.shapes, seen.points).mean(axis=0)
+        law = self.evidence.law()(self.draws)[:, self.evidence.is_throughput()]
+        return self._data.log_values - self._beside(law, self._data.coordinates).mean(axis=0)
+
     @cached_property
     def _data(self) -> Measurements:
         """Of throughput."""
@@ -96,7 +105,10 @@ class Posterior:
         """Draws of the logarithm, (draws, settings)."""
         if self.shapes is not None:
             return shapeless.means(self._sightings, self.shapes, _points(transfers))
-        values, here = transfers.log_throughput(self.draws), self._coordinates(transfers)
+        return self._beside(transfers.log_throughput(self.draws), self._coordinates(transfers))
+
+    def _beside(self, values: Array, here: Array) -> Array:
+        """What the draws of the law say of coordinates, with what its misfits say besides."""
         for turn, (each, reach) in enumerate(self._reached(here)):
             values[turn :: len(self._remainders)] += each.means(reach)
         return values

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import log
+from math import ceil, log
 
 import numpy as np
 
@@ -80,6 +80,31 @@ def of_late_requests(posterior: Posterior, transfers: Transfers) -> str | None:
     return (
         f"One request in {number(1.0 / late.fraction)} is late by about {format_seconds(late.seconds)}, which makes "
         f"such a transfer {100 * delay_fraction:.0f} % longer on average: fewer, larger requests meet one less often."
+    )
+
+
+_STATE_SHARE_MIN, _STATE_COUNT_MIN = 0.25, 4  # of the measurements: fewer are dips
+# How far apart the means of two states are, as a logarithm, and over the deviation within each: halves of normal noise
+# are 2.6 deviations apart.
+_STATES_APART, _STATES_APART_DEVIATIONS = 0.25, 5.0
+
+
+def of_two_states(posterior: Posterior, transfers: Transfers) -> str | None:
+    """What each of two states of the path gives, where measurements lie in two groups whatever their setting."""
+    off = np.sort(posterior.residuals)
+    least = max(_STATE_COUNT_MIN, ceil(_STATE_SHARE_MIN * len(off)))
+    if len(off) < 2 * least:
+        return None
+    splits = [(off[:at], off[at:]) for at in range(least, len(off) - least + 1)]
+    low, high = min(splits, key=lambda pair: sum(len(each) * each.var() for each in pair))
+    apart, within = high.mean() - low.mean(), (np.append(low - low.mean(), high - high.mean())).std()
+    if apart < max(_STATES_APART, _STATES_APART_DEVIATIONS * within):
+        return None
+    usual = posterior.log_throughput(transfers)[:, 0].mean()
+    fast, slow = (format_rate(float(np.exp(usual + each.mean()))) for each in (high, low))
+    return (
+        f"The path has two states: {len(high)} of {len(off)} measurements speak for about {fast}, the others for "
+        f"{slow}; nothing tells which comes next, so the interval holds both."
     )
 
 

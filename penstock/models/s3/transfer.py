@@ -415,8 +415,8 @@ class S3TransferModel(S3Choices[S3SettingT]):
         log_gains = self.log_gains(fit, context, [twice], setting, demand)[:, 0]
         most, is_by_host = demand.thread_count_max, passes_host(self.operation)
         found = [*remarks.sentences(posterior, at, doubled, log_gains, most, is_by_host=is_by_host)]
-        if (late := remarks.of_late_requests(posterior, at)) is not None:
-            found.append(late)
+        told = (remarks.of_two_states(posterior, at), remarks.of_late_requests(posterior, at))
+        found += [each for each in told if each is not None]
         if (lasting := self._lasting_rate(fit, context, demand)) is not None:
             found.append(remarks.of_patience(fit.state["patience"][0], lasting))
         limits = burst_ceiling(context.place)

@@ -181,6 +181,32 @@ def test_packets_held_back_with_the_fewest_connections_are_no_ceiling() -> None:
         assert fitted(SLOW, said).state == fitted(SLOW, plain).state
 
 
+def test_a_path_with_two_states_is_told_by_what_each_gives() -> None:
+    """A neighbour that takes half and comes and goes is no noise, and dips are no neighbour."""
+    threads = (4, 16, 64, 24, 32, 28, 40, 20, 24, 32, 28, 36)
+    calm = noted(SLOW, threads, {})
+    shares = (0, 1, 1, 0, 1, 0, 0, 1, 0, 1, 1, 0), (0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0)
+    shared, dipped = (
+        [
+            replace(o, duration_seconds=o.duration_seconds * (1 + is_slow))
+            for o, is_slow in zip(calm, slow, strict=True)
+        ]
+        for slow in shares
+    )
+    said = [
+        " ".join(MODEL.remarks(fitted(SLOW, some), SLOW.context, a_setting(24), Demand()))
+        for some in (calm, dipped)
+    ]
+    assert not any("two states" in words for words in said)
+    words = " ".join(MODEL.remarks(fitted(SLOW, shared), SLOW.context, a_setting(24), Demand()))
+    found = re.search(
+        r"two states: [56] of 12 measurements speak for about (\d+) MB/s, the others for (\d+) MB/s", words
+    )
+    assert found, words
+    fast, slow = map(float, found.groups())
+    assert (fast, slow) == pytest.approx((280, 140), rel=0.15)
+
+
 def test_a_burst_of_an_instant_is_no_ceiling() -> None:
     """A few packets of many are held back on any busy host."""
     few = {"bw_out_allowance_exceeded": 40.0, "host_transmitted_packet_count": 400_000.0}

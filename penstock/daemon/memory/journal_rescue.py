@@ -1,4 +1,4 @@
-"""Knows how the journal of leftovers is saved out of a database that is broken."""
+"""Knows how the journal of leftovers, and what was spent, are saved out of a database that is broken."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import msgspec
 
 from penstock.daemon.memory.database import speaking_of_damage
 from penstock.daemon.memory.rows import date_text
+from penstock.daemon.memory.salvage import copied
 from penstock.probes.probe import Leftover
 
 RESCUED_COUNT_MAX = 10_000
@@ -24,10 +25,11 @@ _LEFTOVER = re.compile(
 )
 
 
-def rescue_leftovers(broken: Path) -> Callable[[sqlite3.Connection], str]:
+def rescue(broken: Path) -> Callable[[sqlite3.Connection], str]:
     """The journal out of a broken file: by asking it, and where it does not answer, by the look of its bytes.
 
-    Bytes also show entries that were struck out long ago. To remove a thing that is gone does no harm.
+    Bytes also show entries that were struck out long ago. To remove a thing that is gone does no harm. What was spent
+    is read row by row: a file that breaks must not let a day's budget be spent twice.
     """
     carved = _carve(broken) | _carve(Path(f"{broken}-wal"))  # before SQLite folds the log into the file
     documents, is_complete = _ask(broken)
@@ -38,7 +40,10 @@ def rescue_leftovers(broken: Path) -> Callable[[sqlite3.Connection], str]:
     def restore(connection: sqlite3.Connection) -> str:
         rows = [(document, date_text(datetime.now(UTC))) for document in known]  # when they were made is lost
         connection.executemany("INSERT OR IGNORE INTO leftovers (document, recorded_at) VALUES (?, ?)", rows)
-        return f"{len(known)} entries of the journal were saved, the observations in it were not"
+        spent = (
+            "what was spent" if copied(broken, connection, "spend") else "what can be read of what was spent"
+        )
+        return f"{len(known)} entries of the journal and {spent} were saved, the observations in it were not"
 
     return restore
 

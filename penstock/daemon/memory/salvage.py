@@ -51,6 +51,15 @@ def salvaged(path: Path) -> tuple[sqlite3.Connection, list[str]]:
     return copy, notes
 
 
+def copied(path: Path, copy: sqlite3.Connection, table: str) -> bool:
+    """Copy what can be read of one table; whether that is all of it."""
+    try:
+        with speaking_of_damage(), contextlib.closing(connect_read_only(path, is_damaged=True)) as damaged:
+            return _copy(damaged, copy, table, columns_by_table(copy)[table]) == 0
+    except sqlite3.DatabaseError:
+        return False
+
+
 def _version_note(damaged: sqlite3.Connection, copy: sqlite3.Connection) -> Iterator[str]:
     version, known = version_of(damaged), version_of(copy)
     if version > known:

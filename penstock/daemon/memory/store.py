@@ -28,7 +28,7 @@ from penstock.daemon.memory.database import (
     ReadOnly,
     open_read_only,
 )
-from penstock.daemon.memory.journal_rescue import rescue_leftovers
+from penstock.daemon.memory.journal_rescue import rescue
 from penstock.daemon.memory.retention import forgotten
 from penstock.daemon.memory.rows import (
     PLACE_COLUMNS,
@@ -117,7 +117,7 @@ class Store:
         self._reason = ""  # of the trouble
         self.dropped_count = 0  # values that waited in memory and had to make room
         self._documents = Documents(setting_types)
-        self._database = Database(path, rescue_leftovers) if reading is None else ReadOnly(path, reading)
+        self._database = Database(path, rescue) if reading is None else ReadOnly(path, reading)
         self._damaged_tables: set[str] = set()  # of which the log was told
         self._pending: deque[Row[Any]] = deque()  # only while the disk is in trouble
 

@@ -635,6 +635,32 @@ def test_a_database_that_breaks_while_in_use(path: Path) -> None:
     store.close()
 
 
+@pytest.mark.parametrize("is_in_use", [False, True])
+@pytest.mark.parametrize("is_cut_off", [False, True])
+def test_what_was_spent_is_saved_out_of_a_broken_database(
+    path: Path, is_in_use: bool, is_cut_off: bool
+) -> None:
+    """Otherwise each file that breaks would let the budget of a day be spent once more."""
+    store = Store(path, SETTING_TYPES)
+    spend = Spend(hour_at=hour_of(NOON), operation="s3_upload", cost=Cost(usd=0.04, request_count=9))
+    store.add_spend(spend)
+    store.add_observations([an_observation()] * 500)
+    store._database.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+    store._database.rows("PRAGMA cache_size = 1")
+    if not is_in_use:
+        store.close()
+    with path.open("r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(size // 2)
+        file.truncate() if is_cut_off else file.write(b"\xaa" * (size // 2))
+    if not is_in_use:
+        store = Store(path, SETTING_TYPES)
+    assert store.observations(PLACE, count_max=999) == []
+    assert store.newest_spend() == [spend]
+    assert "what was spent were saved" in store.take_notices()[0]
+    store.close()
+
+
 @pytest.mark.parametrize(
     "damage",
     [

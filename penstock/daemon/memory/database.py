@@ -353,7 +353,9 @@ def _locked(path: Path) -> int:
     lock_path = _lock_path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        # What it is led to would be cut off: root may do this in a folder of the daemon's user.
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(lock_path, flags, 0o640)
     except OSError as error:
         is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
         remedy = _ROOM if is_full else "make it writable for this user or change daemon.state_directory"

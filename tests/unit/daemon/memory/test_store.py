@@ -399,6 +399,17 @@ def test_a_second_daemon_is_refused(store: Store, path: Path) -> None:
         Store(path, SETTING_TYPES)
 
 
+def test_a_lock_that_is_a_link_is_not_followed(path: Path) -> None:
+    """Root may clean up in the folder of the daemon's user, who must not choose what root overwrites."""
+    precious = path.parent.with_name("precious")
+    precious.write_text("kept", encoding="utf-8")
+    path.parent.mkdir()
+    database._lock_path(path).symlink_to(precious)
+    with pytest.raises(DiskTrouble, match="symbolic link"):
+        Store(path, SETTING_TYPES)
+    assert precious.read_text(encoding="utf-8") == "kept"
+
+
 def test_a_newer_database_is_refused_and_left_alone(path: Path) -> None:
     """An older program does not touch what it does not understand."""
     Store(path, SETTING_TYPES).close()

@@ -59,20 +59,25 @@ def file_system(destination: str) -> tuple[Any, str]:
 
 
 def write(destination: str, path: str, table: str, rows: Iterable[Mapping[str, Any]]) -> int:
-    """One file, in place of what was there; how many rows. None is written for none."""
+    """One file, in place of what was there, and whole; how many rows. None is written for none."""
     system, root = file_system(destination)
     name, count, rows = f"{root}/{path}", 0, iter(rows)
     batches = _batches(rows, SCHEMAS[table])
     first = next(batches, None)
     if first is None:
         return 0
+    folder, _, file_name = name.rpartition("/")
+    is_local = isinstance(system, fs.LocalFileSystem)
+    written = f"{folder}/.{file_name}" if is_local else name  # what begins with a dot is read by nobody
     try:
-        if isinstance(system, fs.LocalFileSystem):
-            system.create_dir(name.rpartition("/")[0], recursive=True)
-        with pq.ParquetWriter(name, SCHEMAS[table], filesystem=system, compression="zstd") as writer:
+        if is_local:
+            system.create_dir(folder, recursive=True)
+        with pq.ParquetWriter(written, SCHEMAS[table], filesystem=system, compression="zstd") as writer:
             for batch in (first, *batches):
                 writer.write_batch(batch)
                 count += batch.num_rows
+        if is_local:
+            system.move(written, name)
     except OSError as trouble:
         raise FilesError(f"{destination}/{path} cannot be written: {trouble}") from trouble
     return count

@@ -1,8 +1,9 @@
 """Knows what is asked of all hosts' observations: SQL that DuckDB and Spark understand alike, and the fit of a place.
 
-`documents` and `spend` are tables, or views of files; `observations` is what `MEASURED` names of the first, which an
-engine may keep, because nearly all questions are asked of it. Each answer is small, whatever the number of hosts; what
-is sampled of a place is enough to fit it.
+`documents` and `spend` are tables, or views of files, of whose rows the engine keeps those that are `SOUND`: who may
+write a file may write anything into it, and keeps nobody else from being read. `observations` is what `MEASURED` names
+of the first, which an engine may keep, because nearly all questions are asked of it. Each answer is small, whatever the
+number of hosts; what is sampled of a place is enough to fit it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,17 @@ from typing import Any
 
 import msgspec
 
-from penstock.analysis.schema import PLACE
+from penstock.analysis.schema import (
+    OBSERVATION_COLUMNS,
+    OBSERVATIONS,
+    PARTITIONS,
+    PLACE,
+    SPEND,
+    SPEND_COLUMNS,
+)
+from penstock.clock import SystemClock
+from penstock.fleet.prior import UNREADABLE, impossible
+from penstock.models.model import PerformanceModel
 from penstock.operations.table import OPERATIONS
 from penstock.optimizer import evidence
 from penstock.optimizer.recommendation import recommend
@@ -35,6 +46,21 @@ MEASURED = (
     "latency_seconds_p50",
     "client_cpu_fraction",
 )
+_NUMBER_MAX = 1e15
+
+
+def _sound(columns: Mapping[str, str], names: Iterable[str]) -> str:
+    is_number = {"bigint", "double"}.__contains__
+    return " AND ".join(  # what is no number (NaN) is above all numbers
+        f"{name} BETWEEN 0 AND {_NUMBER_MAX}" if is_number(columns.get(name)) else f"{name} IS NOT NULL"
+        for name in names
+    )
+
+
+SOUND: Mapping[str, str] = {
+    OBSERVATIONS: _sound(OBSERVATION_COLUMNS, (*MEASURED, "document")),
+    SPEND: _sound(SPEND_COLUMNS, (*SPEND_COLUMNS, *PARTITIONS)),
+}
 _PLACE = ", ".join(PLACE)
 _ON = " AND ".join(f"o.{name} = n.{name}" for name in PLACE)
 
@@ -106,7 +132,7 @@ def fit_of(sample: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     place = Place(**{name: str(rows[0][name]) for name in PLACE})
     model = OPERATIONS[place.operation].model
     by_age = sorted(
-        _readable(rows, model.setting_type),
+        _readable(rows, model, place),
         key=lambda one: (one[0].started_at, one[1]["host"], one[1]["document"]),
     )
     observations = [observation for observation, _ in by_age[-SAMPLE_COUNT:]]
@@ -136,15 +162,18 @@ def fit_of(sample: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _readable(
-    rows: Iterable[Mapping[str, Any]], setting_type: type
+    rows: Iterable[Mapping[str, Any]], model: PerformanceModel[Any], place: Place
 ) -> Iterator[tuple[Observation[Any], Mapping[str, Any]]]:
-    """Hosts may be of another version: what cannot be read is no evidence."""
-    decoder = msgspec.json.Decoder(Observation[setting_type])  # type: ignore[valid-type]
+    """Hosts may be of another version, or lie: what cannot be read, or not have been measured there, is no evidence."""
+    decoder = msgspec.json.Decoder(Observation[model.setting_type])  # type: ignore[name-defined]  # known at run time
+    now = SystemClock().now()
     for row in rows:
         try:
-            yield decoder.decode(row["document"]), row
-        except ValueError:
+            observation = decoder.decode(row["document"])
+        except UNREADABLE:
             continue
+        if next(impossible(observation, model, place, now), None) is None:
+            yield observation, row
 
 
 def in_order(fits: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

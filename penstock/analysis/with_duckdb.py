@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 
 from penstock.analysis import questions
-from penstock.analysis.files import dataset
+from penstock.analysis.files import FilesError, dataset
 from penstock.analysis.schema import OBSERVATIONS, PLACE, SPEND
 
 MEMORY_LIMIT = "1GB"
@@ -23,13 +23,19 @@ def answers(source: str) -> dict[str, list[dict[str, Any]]]:
         connection.execute("SET temp_directory = ?", [spilled])
         connection.execute("SET preserve_insertion_order = false")
         connection.execute("SET TimeZone = 'UTC'")
-        observations = dataset(source, OBSERVATIONS)
-        connection.register(OBSERVATIONS, observations)
-        connection.register(questions.DOCUMENTS, observations)
-        connection.register(SPEND, dataset(source, SPEND))
-        found = {name: _rows(connection, sql) for name, sql in questions.QUESTIONS.items()}
+        for table, name in (
+            (OBSERVATIONS, OBSERVATIONS),
+            (OBSERVATIONS, questions.DOCUMENTS),
+            (SPEND, SPEND),
+        ):
+            rows = connection.from_arrow(dataset(source, table)).filter(questions.SOUND[table])
+            rows.create_view(name)
         by_place = itemgetter(*PLACE)
-        sample = sorted(_rows(connection, questions.SAMPLE), key=by_place)
+        try:
+            found = {name: _rows(connection, sql) for name, sql in questions.QUESTIONS.items()}
+            sample = sorted(_rows(connection, questions.SAMPLE), key=by_place)
+        except (duckdb.Error, OSError) as trouble:
+            raise FilesError(f"{source} cannot be read: {trouble}") from trouble
     fits = [row for _, rows in groupby(sample, key=by_place) for row in questions.fit_of(rows)]
     return {**found, "fits": questions.in_order(fits)}
 

@@ -49,7 +49,7 @@ def answers(
 
 def _table(spark: Any, source: str, table: str, columns: Mapping[str, str]) -> Any:  # Any: both are Spark's
     schema = ", ".join(f"{name} {kind}" for name, kind in {**columns, **PARTITIONS}.items())
-    return spark.read.schema(schema).parquet(f"{source.rstrip('/')}/{table}")
+    return spark.read.schema(schema).parquet(f"{source.rstrip('/')}/{table}").where(questions.SOUND[table])
 
 
 def _fitted(sample: Any) -> Any:

@@ -185,19 +185,27 @@ def _identity(observation: Observation[Any]) -> tuple[Any, ...]:
 def _impossible(
     one: Evidence[SettingT], model: PerformanceModel[SettingT], place: Place, now: datetime
 ) -> Iterator[str]:
-    """Why no probe of this place can have measured that, or why it says nothing any more."""
-    observation = one.observation
+    """Why that cannot have been measured there, or why it says nothing any more."""
+    yield from impossible(one.observation, model, place, now)
+    if now - one.observation.started_at > AGE_MAX:
+        yield f"an observation of more than {AGE_MAX.days} days ago"
+    if not 1 <= len(one.host) <= _ENTRY_COUNT_MAX:
+        yield "an observation of no host"
+
+
+def impossible(
+    observation: Observation[SettingT], model: PerformanceModel[SettingT], place: Place, now: datetime
+) -> Iterator[str]:
+    """Why no probe of this place can have measured that until now."""
     if observation.context.place != place:
         yield "an observation of another place"
     if observation.origin is not Origin.PROBE or observation.client != _CLIENT:
         yield "an observation that is not of a probe"
     if observation.started_at.tzinfo is None:
         yield "an observation without a time zone"
-    elif now - observation.started_at > AGE_MAX:
-        yield f"an observation of more than {AGE_MAX.days} days ago"
     elif observation.started_at - now > AHEAD_MAX:
         yield "an observation of the future"
-    if not 1 <= len(one.host) <= _ENTRY_COUNT_MAX or not all(_are_plausible(observation)):
+    if not all(_are_plausible(observation)):
         yield "an observation with a number that cannot be"
     if not _is_setting(model, observation):
         yield "an observation of a setting that cannot be"

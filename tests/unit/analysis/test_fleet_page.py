@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,14 @@ from click.testing import CliRunner
 
 from penstock.analysis.page import page, rendered
 from penstock.analysis.questions import fit_of
-from penstock.analysis.schema import OBSERVATION_COLUMNS, SPEND_COLUMNS, athena_ddl, observation_row
+from penstock.analysis.schema import (
+    OBSERVATION_COLUMNS,
+    OBSERVATIONS,
+    SPEND_COLUMNS,
+    athena_ddl,
+    file_path,
+    observation_row,
+)
 from penstock.cli.main import cli
 from penstock.daemon.memory.store import Store
 from penstock.models.s3.upload import S3UploadSetting
@@ -24,7 +33,7 @@ from tests.factories import NOON, an_observation
 pytest.importorskip("pyarrow", reason="Arrow is not installed (penstock[analysis]): make test-analysis")
 pytest.importorskip("duckdb", reason="DuckDB is not installed (penstock[analysis]): make test-analysis")
 
-from penstock.analysis import with_duckdb
+from penstock.analysis import files, with_duckdb
 from tests.fleet_files import CALM, CHANGED, HOSTS, SLOW, write_fleet
 
 
@@ -119,6 +128,66 @@ def test_what_another_version_wrote_is_no_evidence() -> None:
     (told,) = fit_of(rows)
     assert told["observation_count"] == 2
     assert fit_of(rows[1:2]) == []
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"document": f'{{"x":{"[" * 100_000}{"]" * 100_000}}}'},
+        {"transferred_bytes": 10**4000},
+        {"transferred_bytes": 10**300, "duration_seconds": 1e-300},
+        {"setting": {"thread_count": 0, "part_size_bytes": 0}},
+        {"setting": {"thread_count": -5, "part_size_bytes": -5}},
+        {"started_at": "9999-12-31T23:59:59Z"},
+        {"started_at": "2026-03-01T12:00:00"},
+    ],
+    ids=["nested", "no number", "too fast", "nothing", "less than nothing", "future", "no time zone"],
+)
+def test_what_no_probe_can_have_measured_is_no_evidence(lie: dict[str, Any]) -> None:
+    """One host that may write into the bucket must not keep all from being advised, nor choose what that is."""
+    model = OPERATIONS["s3_upload"].model
+    truth = [{**observation_row(an_observation(), model), "host": "h"}]
+    document = lie.get("document") or json.dumps(json.loads(truth[0]["document"]) | lie)
+    assert fit_of([*truth, {**truth[0], "document": document}]) == fit_of(truth)
+
+
+@pytest.mark.parametrize(
+    "lie", [dict.fromkeys(OBSERVATION_COLUMNS), {"region": None}, {"document": None}, {"value": math.nan}]
+)
+def test_rows_that_no_host_writes_are_left_out(tmp_path: Path, lie: dict[str, Any]) -> None:
+    """The page is of the others."""
+    row = observation_row(an_observation(), OPERATIONS["s3_upload"].model)
+    for host, rows in (("a", [row]), ("b", [{**row, **lie}] * 9)):
+        files.write(str(tmp_path), file_path(OBSERVATIONS, f"{NOON:%Y-%m-%d}", host), OBSERVATIONS, rows)
+    told = page(with_duckdb.answers(str(tmp_path)), "x")
+    assert (told["host_count"], told["observation_count"]) == (1, 1)
+    assert all(rendered(told, form) for form in ("html", "markdown", "json"))
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """In a sentence: whoever looks after the bucket removes it."""
+    stray = tmp_path / "observations" / "notes.txt"
+    stray.parent.mkdir()
+    stray.write_text("remember the milk")
+    read = CliRunner().invoke(cli, ["report", "--from", str(tmp_path)])
+    assert read.exit_code == 1
+    assert str(stray) in read.stderr
+
+
+def test_a_writer_that_is_killed_leaves_no_half_of_a_file(tmp_path: Path) -> None:
+    """The report would fail for all hosts until this one writes that day again."""
+    row = observation_row(an_observation(), OPERATIONS["s3_upload"].model)
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for _ in range(20_000):  # several batches
+            yield row
+        raise KeyboardInterrupt
+
+    path = file_path(OBSERVATIONS, f"{NOON:%Y-%m-%d}", "a")
+    files.write(str(tmp_path), path, OBSERVATIONS, [row])
+    with pytest.raises(KeyboardInterrupt):
+        files.write(str(tmp_path), path, OBSERVATIONS, rows())
+    assert page(with_duckdb.answers(str(tmp_path)), "x")["observation_count"] == 1
 
 
 def test_a_fleet_is_told_to_dare_no_more_than_its_hosts_are() -> None:

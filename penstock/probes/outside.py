@@ -41,6 +41,8 @@ class RequestError(Exception):
     """
 
     def __init__(self, reason: str, *, doing: str = "") -> None:
+        # It may quote whoever answered, and is shown on terminals, which obey control characters.
+        reason = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in reason)
         super().__init__(f"{doing}: {reason}" if doing else reason)
         self.reason = reason
 

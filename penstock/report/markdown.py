@@ -35,8 +35,9 @@ def markdown_tables(title: str, lead: str, tables: Iterable[tuple[str, Table]]) 
 
 
 def escape(text: str) -> str:
-    """Text as it stands, in one line: nothing in it is a mark, a link or a cell."""
-    return " ".join(text.split()).translate(_SPECIAL)
+    """Text as it stands, in one line: nothing in it is a mark, a link or a cell, or moves a terminal."""
+    line = " ".join(text.split()).translate(_SPECIAL)
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in line)
 
 
 def _page(report: Report) -> Iterator[str]:

@@ -430,6 +430,15 @@ async def test_answers_of_sqs(status: int, code: str, kind: type[RequestError], 
     assert len(oracle.requests) == 1
 
 
+async def test_what_an_answer_says_moves_no_terminal() -> None:
+    """Whoever answers, such as a proxy, is quoted to an operator; his terminal would obey what is no text."""
+    told = {"__type": "Odd\x9b1A", "message": "\x1b]0;no root here\x07\u202e so"}
+    async with Oracle(400, json.dumps(told)).serving() as url, queues_at(url) as queues:
+        with pytest.raises(Refused, match="no root here") as caught:
+            await queues.send(url + "/1/queue", ["body"])
+    assert str(caught.value).isprintable()
+
+
 @pytest.mark.parametrize("status", [200, 503])
 @pytest.mark.parametrize("page", ["<html>Log in to the network<br></html>", "{}", '["QueueUrl"]', "[" * 9000])
 async def test_an_answer_of_somebody_else(status: int, page: str) -> None:

@@ -263,6 +263,7 @@ def _explained_is_there(report: Report) -> None:
 
 def test_markdown_marks_in_a_text_mean_nothing() -> None:
     """A reason that somebody else wrote cannot become a link, a cell or HTML."""
+    assert escape("\x1b[2Ja\u202eb\x9bc") == "\ufffd\\[2Ja\ufffdb\ufffdc"
     assert escape("a | b\n<i> [x](y) `c` *d*") == r"a \| b \<i\> \[x\](y) \`c\` \*d\*"
     text = render_markdown(a_report(inconclusives=[an_inconclusive(reason=HOSTILE)]), is_full=True)
     assert "<script>" not in text.replace("\\<", "")

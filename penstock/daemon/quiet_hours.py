@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta, tzinfo
 
-PATTERN = r"^([01]\d|2[0-3]):[0-5]\d-(([01]\d|2[0-3]):[0-5]\d|24:00) (local|UTC)$"
+PATTERN = r"^([01]\d|2[0-3]):[0-5]\d-(([01]\d|2[0-3]):[0-5]\d|24:00) (local|UTC)\Z"
 _PARTS = re.compile(r"(\d\d:\d\d)-(\d\d:\d\d) (local|UTC)")
 _MINUTE = timedelta(minutes=1)
 _MINUTE_COUNT_MAX = 2 * 1440  # hours that follow on each other; those that fill the day never end

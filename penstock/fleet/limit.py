@@ -29,7 +29,7 @@ from penstock.models.sharing import water_fill
 FORMAT: Final = 1
 DOCUMENT_BYTES_MAX = 8192
 LIMIT_COUNT_MAX = 16
-PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,99}: [a-z0-9_]+(, [a-z0-9_]+)* at [0-9]{1,7}/s$"
+PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,99}: [a-z0-9_]+(, [a-z0-9_]+)* at [0-9]{1,7}/s\Z"
 _PARTS = re.compile(r"([^:]+): (.+) at ([0-9]+)/s")
 STALE_PAUSES = 2.0  # of its own: a heartbeat that is older is of a host that is gone
 REFUSED_FRACTION_MAX = 0.005  # of the requests: single ones are refused to anybody

@@ -21,7 +21,10 @@ class Kind:
 
 
 def bounds(expected: str, *, parse: Callable[[str], float] | None = None, **limits: Any) -> Meta:
-    """Bounds for msgspec (Any: they are numbers, lengths or patterns) and words for people, side by side."""
+    r"""Bounds for msgspec (Any: they are numbers, lengths or patterns) and words for people, side by side.
+
+    A pattern ends with \Z: "$" would let a line feed follow, as templates and secrets often have one.
+    """
     return Meta(extra={"kind": Kind(expected, parse)}, **limits)
 
 
@@ -38,13 +41,18 @@ Seconds: TypeAlias = Annotated[
 Fraction: TypeAlias = Annotated[float, bounds("a fraction between 0 and 1", ge=0, le=1)]
 Count: TypeAlias = Annotated[int, bounds("a whole number of at least 1", ge=1)]
 Name: TypeAlias = Annotated[str, bounds("a name that is not empty", min_length=1)]
-Directory: TypeAlias = Annotated[str, bounds('an absolute path, such as "/var/lib/penstock"', pattern="^/")]
-Region: TypeAlias = Annotated[str, bounds('a region, such as "eu-central-1"', pattern="^[a-z0-9][a-z0-9-]*$")]
+Directory: TypeAlias = Annotated[
+    str, bounds('an absolute path, such as "/var/lib/penstock"', pattern=r"^/[^\0]*\Z")
+]
+Region: TypeAlias = Annotated[
+    str, bounds('a region, such as "eu-central-1"', pattern=r"^[a-z0-9][a-z0-9-]*\Z")
+]
 Regions: TypeAlias = tuple[Region, ...]
 EndpointUrl: TypeAlias = Annotated[
     str,
     bounds(
-        'a URL without a user name, such as "http://127.0.0.1:9000"', pattern=r"^(https?://[^/@\s]+[^@\s]*)?$"
+        'a URL without a user name, such as "http://127.0.0.1:9000"',
+        pattern=r"^(https?://[^/@\s]+[^@\s]*)?\Z",
     ),
 ]
 ThreadCount: TypeAlias = Annotated[int, bounds("a whole number from 1 to 1024", ge=1, le=1024)]
@@ -72,21 +80,29 @@ BucketName: TypeAlias = Annotated[
     bounds(
         'the name of a bucket, or the alias of an access point in one region, such as "my-bucket" or "probe-{region}", '
         'without "s3://"',
-        pattern=r"^([a-z0-9{][a-z0-9.{}-]{1,80}[a-z0-9}](?<!\.mrap))?$",
+        pattern=r"^([a-z0-9{][a-z0-9.{}-]{1,80}[a-z0-9}](?<!\.mrap))?\Z",
     ),
 ]
 KeyPrefix: TypeAlias = Annotated[
-    str, bounds('a prefix of keys that is not empty and ends with "/"', pattern="^[^/].*/$", max_length=512)
+    str,
+    bounds(
+        'a prefix of keys that is not empty and ends with "/"',
+        pattern=r"^(?!/)[^\0-\x1f\x7f]+/\Z",
+        max_length=512,
+    ),
 ]
 ObjectKey: TypeAlias = Annotated[
-    str, bounds('the key of an object, such as "data/part-0.parquet"', pattern="^([^/].*)?$", max_length=1024)
+    str,
+    bounds('the key of an object, such as "data/part-0.parquet"', pattern=r"^([^/].*)?\Z", max_length=1024),
 ]
 QueueNamePrefix: TypeAlias = Annotated[
-    str, bounds("1 to 40 letters, digits, - or _", pattern="^[A-Za-z0-9_-]{1,40}$")
+    str, bounds("1 to 40 letters, digits, - or _", pattern=r"^[A-Za-z0-9_-]{1,40}\Z")
 ]
 QueueName: TypeAlias = Annotated[
     str,
-    bounds("the name of a queue, not its URL", pattern=r"^([A-Za-z0-9_-]{1,80}|[A-Za-z0-9_-]{1,75}\.fifo)?$"),
+    bounds(
+        "the name of a queue, not its URL", pattern=r"^([A-Za-z0-9_-]{1,80}|[A-Za-z0-9_-]{1,75}\.fifo)?\Z"
+    ),
 ]
 WatchInterval: TypeAlias = Annotated[
     float, bounds('a duration from 1s to 36500d, such as "15s"', parse=parse_seconds, ge=1, le=SECONDS_MAX)
@@ -112,7 +128,7 @@ ObjectPath: TypeAlias = Literal[
     "private",
 ]
 SocketMode: TypeAlias = Annotated[
-    str, bounds('octal permissions in quotes, such as "0666"', pattern="^0?[0-7]{3}$")
+    str, bounds('octal permissions in quotes, such as "0666"', pattern=r"^0?[0-7]{3}\Z")
 ]
 Port: TypeAlias = Annotated[int, bounds("a port from 1 to 65535", ge=1, le=65535)]
 Usd: TypeAlias = Annotated[float, bounds("an amount in US dollars of at least 0", ge=0)]

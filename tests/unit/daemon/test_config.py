@@ -245,6 +245,27 @@ def test_sentence(tmp_path: Path, text: str, expected: str) -> None:
     assert _problems(tmp_path, text) == [expected]
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("fleet.shared_limits", r'["backups: s3_upload at 800/s\n"]'),
+        ("probes.quiet_hours", r'["08:00-18:00 UTC\n"]'),
+        ("probes.s3_upload.bucket", r'"my-bucket\n"'),
+        ("probes.s3_upload.key_prefix", r'"penstock\u0001/"'),
+        ("probes.sqs_delivery.queue_name_prefix", r'"probe\n"'),
+        ("probes.s3_upload.regions", r'["eu-central-1\n"]'),
+        ("watched_queue.name", r'"backup\n"'),
+        ("aws.s3_endpoint_url", r'"http://127.0.0.1:9000\n"'),
+        ("daemon.socket_mode", r'"0666\n"'),
+        ("daemon.state_directory", r'"/var/lib/pen\u0000stock"'),
+    ],
+)
+def test_what_no_name_can_hold_is_a_mistake(tmp_path: Path, key: str, value: str) -> None:
+    """A line feed at the end, as of a template or a secret, ended every command, or all that a probe asked for."""
+    (problem,) = _problems(tmp_path, f"{key} = {value}")
+    assert problem.startswith(f"{key}: found ")
+
+
 def test_every_element_of_a_list_that_is_wrong_is_named(tmp_path: Path) -> None:
     """Whoever mends one at a time would read the next mistake each time."""
     text = "object_size_bytes = ['8MiB', 'x', -3, '7 cows', 2.5]\nregions = ['a', 'B', 7]"

@@ -18,6 +18,7 @@ from penstock.cli.examples import examples
 from penstock.cli.interruption import end_tidily
 from penstock.cli.output import json_option, print_json, print_table, text
 from penstock.cli.quantities import BYTES
+from penstock.cli.report import write_page
 from penstock.cli.trouble import INTERRUPTED, TroubleError, WrongUsageError, ended_by
 from penstock.units import format_bytes, format_seconds
 
@@ -361,13 +362,13 @@ def report_experiment(
     place = _directory(directory)
     kept = directory or beside(load_configuration(main_file).configuration.daemon.database_path)
     if output is not None and output.suffix == ".jsonl":
-        _write(output, _taken_out(kept, chosen))
+        write_page([_taken_out(kept, chosen)], output)
         return
     with ended_by(ArchiveError):
         here = {row.name: measured(kept, row, others) for row in chosen}
         lab = {row.name: _lab_records(row, place) for row in chosen}
         if output is not None:
-            _write(output, _page(output, chosen, lab, here))
+            write_page([_page(output, chosen, lab, here)], output)
     if is_all:
         _show_counts(verdicts(chosen, lab), as_json=as_json)
         return
@@ -419,11 +420,3 @@ def _page(
     if output.suffix == ".md":
         return page_markdown(chosen, lab)
     return page_html({row.name: section_html(row, lab[row.name], here[row.name]) for row in chosen})
-
-
-def _write(output: Path, written: str) -> None:
-    try:
-        output.write_text(written, encoding="utf-8")
-    except OSError as trouble:
-        raise TroubleError(f"{output} cannot be written: {trouble.strerror}") from trouble
-    click.echo(f"Wrote {output}.", err=True)

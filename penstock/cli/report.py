@@ -133,7 +133,7 @@ def report(
     if fleet_source is not None:
         if database_path or compare or since_seconds is not None:
             raise WrongUsageError("--from is of many hosts: it goes with --output and --format alone")
-        _write([_fleet_page(fleet_source, form)], output or Path(_OUTPUTS[form]))
+        write_page([_fleet_page(fleet_source, form)], output or Path(_OUTPUTS[form]))
         return
     path, configuration = database_of(database_path, main_file)
     now = _dated()
@@ -150,7 +150,7 @@ def report(
     last_at = _last_report_at(output)
     if last_at is not None and last_at < now:
         compared.append(around(studied, last_at, "Since the last report"))
-    _write(_rendered(replace(studied, comparisons=tuple(compared)), form, path, is_full=is_full), output)
+    write_page(_rendered(replace(studied, comparisons=tuple(compared)), form, path, is_full=is_full), output)
 
 
 def _is_stated(name: str) -> bool:
@@ -201,8 +201,8 @@ def _last_report_at(output: Path) -> datetime | None:
     try:
         with output.open(encoding="utf-8", errors="replace") as file:
             found = _GENERATED_AT.search(file.read(_HEAD_CHARACTER_COUNT))
-        return datetime.fromisoformat(found.group(1)) if found else None
-    except (OSError, ValueError):
+        return datetime.fromisoformat(found.group(1)).astimezone(UTC) if found else None
+    except (OSError, ValueError, OverflowError):
         return None
 
 
@@ -487,7 +487,8 @@ def _umask() -> int:
     return mask
 
 
-def _write(pieces: Iterable[str], output: Path) -> None:
+def write_page(pieces: Iterable[str], output: Path) -> None:
+    """What was written is said. Raises TroubleError."""
     if str(output) == "-":  # in the encoding that the page names, whatever the locale
         cast("TextIOWrapper", sys.stdout).reconfigure(encoding="utf-8")
         sys.stdout.writelines(pieces)

@@ -143,5 +143,5 @@ def _lines(path: Path) -> list[_Line]:
 def _line(line: str) -> _Line | None:
     try:
         return msgspec.convert(json.loads(line), _Line)
-    except (ValueError, msgspec.ValidationError):
+    except (ValueError, RecursionError, msgspec.ValidationError):
         return None

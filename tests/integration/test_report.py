@@ -405,6 +405,17 @@ def test_a_page_that_replaces_another_says_what_is_new_since(
     assert "since 2026-03-01 14:23 UTC" in page
 
 
+@pytest.mark.parametrize("date", ["2026-03-01T12:00:00", "0001-01-01T00:00:00+23:00", "some day"])
+def test_a_page_whose_date_was_tampered_with_is_replaced_all_the_same(
+    database: Path, tmp_path: Path, date: str
+) -> None:
+    """Who may write where a report is written must not keep it from being written."""
+    output = tmp_path / "week.html"
+    output.write_text(f'<meta name="penstock-generated-at" content="{date}">', encoding="utf-8")
+    assert run(["report", "--database", str(database), "--output", str(output)]) == 0
+    assert date not in output.read_text(encoding="utf-8")
+
+
 def test_a_directory_is_no_database(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nor one that is broken, nor does the disk report an error."""
     assert complaint(tmp_path, capsys) == f"Error: {tmp_path} is a directory: name the database in it"

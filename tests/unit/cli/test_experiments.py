@@ -53,6 +53,12 @@ def test_a_run_in_the_lab_is_kept_and_reported(tmp_path: Path) -> None:
     assert page.read_text().count("<svg") == 8  # four figures, each as published and of the lab
     document = json.loads(measure("report", "parallel-curls", "--json", *kept).stdout)
     assert {fact["verdict"] for fact in document["facts"]} == {"reproduced", "missed"}
+    link = tmp_path / "link.html"
+    link.symlink_to(page)
+    refused = measure("report", "parallel-curls", "--output", str(link), *kept)
+    assert refused.exit_code == 1
+    # root may be led by whoever may put one there
+    assert f"is a link to {page}: name that file" in refused.stderr
     elsewhere = measure("report", "parallel-curls", "--directory", str(tmp_path / "other"))
     assert elsewhere.stderr == "parallel-curls: in the lab ...\n"  # and not each of its steps
 

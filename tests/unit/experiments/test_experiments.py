@@ -153,12 +153,12 @@ def a_record(label: str, value: float = 1.0) -> Record:
 
 
 def test_records_outlive_a_crash_and_know_their_plans(tmp_path: Path) -> None:
-    """A line that was cut short is none, what follows it is; another table of plans begins anew."""
+    """A line that was cut short or nested is none, what follows it is; another table of plans begins anew."""
     surge = EXPERIMENTS["surge"]
     archive = Archive(tmp_path, surge, Form.SHORT, place="here")
     archive.append(a_record("one"))
     with archive.path.open("a") as file:
-        file.write('{"steps": "torn')
+        file.write("[" * 100_000 + '\n{"steps": "torn')
     archive.append(replace(a_record("two"), values={}, reason="busy"), a_record("two"))
     assert [record.label for record in archive.read()] == ["one", "two"]
     assert [record.reason for record in archive.read()] == [None, None]  # what was mended is no trouble

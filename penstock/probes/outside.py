@@ -47,6 +47,11 @@ class RequestError(Exception):
         self.reason = reason
 
 
+def page_count(listed_count: int) -> int:
+    """How many requests a listing of so many took."""
+    return max(1, -(-listed_count // LISTED_COUNT_IN_PAGE))
+
+
 def pause_seconds(trouble_count: int) -> float:
     """How long to leave the service alone after so many troubles in a row: each time twice as long, up to a bound."""
     return min(PAUSE_SECONDS * 2.0 ** min(trouble_count - 1, _DOUBLED_COUNT_MAX), PAUSE_SECONDS_MAX)
@@ -241,7 +246,9 @@ class ObjectStore(BodySender, RangeReader, SharedObjects, Protocol):
         """(key, upload id) of the unfinished uploads. Some stores know only those whose key is the whole prefix."""
         ...
 
-    async def list_objects(self, bucket: str, prefix: str) -> list[str]: ...
+    async def list_objects(self, bucket: str, prefix: str) -> list[str]:
+        """The first keys, up to `LISTED_COUNT_MAX`; far more than a run has. Others may have put what they like."""
+        ...
 
     async def delete_object(self, bucket: str, key: str) -> VersionRequests:
         """Succeeds also when the key is not there, as S3 does. Of a folder: what deletions below it hid and left."""

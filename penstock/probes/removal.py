@@ -14,6 +14,7 @@ from penstock.probes.outside import (
     Refused,
     Throttled,
     VersionRequests,
+    page_count,
 )
 
 MULTIPART_NAME = "object"  # of the one key of a run that is uploaded in parts
@@ -100,9 +101,13 @@ class Removal:
         self.listing_count += of_versions.listing_count
         self.request_count += sum(of_versions)
 
-    async def _list(self, request: Callable[[], Awaitable[ResultT]]) -> ResultT:
+    async def _list(self, request: Callable[[], Awaitable[list[ResultT]]]) -> list[ResultT]:
         self.listing_count += 1
-        return await self._ask(request)
+        listed = await self._ask(request)
+        more_pages = page_count(len(listed)) - 1
+        self.listing_count += more_pages
+        self.request_count += more_pages
+        return listed
 
     async def _ask(self, request: Callable[[], Awaitable[ResultT]]) -> ResultT:
         """One request, and again after each pause while the store wants fewer. Raises RequestError."""

@@ -37,6 +37,7 @@ from penstock.probes.aws.objects import AwsObjectStore, open_object_store
 from penstock.probes.aws.queues import AwsMessageQueues, open_message_queues
 from penstock.probes.outside import (
     LISTED_COUNT_IN_PAGE,
+    LISTED_COUNT_MAX,
     Barred,
     Changed,
     Denied,
@@ -1009,3 +1010,22 @@ async def test_a_fleet_that_does_not_fit_on_one_page_is_listed_whole() -> None:
             service.shelf.put("bucket", f"fleet/{number:05}.json", service.shelf.body(1, b"x"))
         listed = await store.list_shared("bucket", "fleet/")
     assert [one.key for one in listed] == [f"fleet/{number:05}.json" for number in range(1003)]
+
+
+async def test_a_listing_has_a_bound() -> None:
+    """Each page is paid for and held in memory, and others may have put what they like below the prefix."""
+    page_count = 0
+
+    async def answer(_request: web.Request) -> web.Response:
+        nonlocal page_count
+        page_count += 1
+        keys = "".join(
+            f"<Contents><Key>p/{page_count}-{n}</Key></Contents>" for n in range(LISTED_COUNT_IN_PAGE)
+        )
+        has_more = str(page_count < 3 * LISTED_COUNT_MAX // LISTED_COUNT_IN_PAGE).lower()
+        more = f"<IsTruncated>{has_more}</IsTruncated><NextContinuationToken>{page_count}</NextContinuationToken>"
+        return web.Response(text=f"<ListBucketResult>{more}{keys}</ListBucketResult>")
+
+    async with answering(answer) as url, store_at(url) as store:
+        listed = await store.list_objects("bucket", "p/")
+    assert (len(listed), page_count) == (LISTED_COUNT_MAX, LISTED_COUNT_MAX // LISTED_COUNT_IN_PAGE)

@@ -33,6 +33,7 @@ from penstock.probes.outside import (
     ObjectStore,
     Refused,
     RequestError,
+    page_count,
 )
 from penstock.probes.removal import all_tried
 from penstock.vocabulary import Cost, Observation, Place, Tariff
@@ -248,8 +249,7 @@ class SharedLimits:
             held.written_per_second = held.wanted_per_second
         self.used += requests_cost(self.tariff, writes=_PAGE_COUNT_MAX)
         found = await store.list_shared(self.section.bucket, self._prefix)
-        page_count = max(1, math.ceil(len(found) / LISTED_COUNT_IN_PAGE))
-        self.used -= requests_cost(self.tariff, writes=_PAGE_COUNT_MAX - page_count)
+        self.used -= requests_cost(self.tariff, writes=_PAGE_COUNT_MAX - page_count(len(found)))
         if len(found) >= LISTED_COUNT_MAX:  # whose are not among them would not be seen
             raise Refused(
                 f"{self._prefix} holds {LISTED_COUNT_MAX:,} heartbeats: have the bucket delete old ones"

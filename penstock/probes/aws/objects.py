@@ -175,7 +175,10 @@ class AwsObjectStore:
     async def _below(self, bucket: str, prefix: str, request: str, entries: str) -> list[dict[str, Any]]:
         """What of a listing begins so. A directory bucket is asked for the folder, for it lists no less."""
         asked = prefix[: prefix.rfind("/") + 1] if is_directory_bucket(bucket) else prefix
-        pages = self._client.get_paginator(request).paginate(Bucket=bucket, Prefix=asked)
+        bound = {"MaxItems": LISTED_COUNT_MAX}
+        pages = self._client.get_paginator(request).paginate(
+            Bucket=bucket, Prefix=asked, PaginationConfig=bound
+        )
         found = [entry async for page in _listed(pages) for entry in page.get(entries, [])]
         return [entry for entry in found if entry["Key"].startswith(prefix)]
 

@@ -22,7 +22,7 @@ from penstock.models.prices import RETRIEVAL_CLASSES
 from penstock.models.s3.read_objects import READ_OBJECT_PART_BYTES
 from penstock.probes.cleaning import clean_up_shielded, struck_when_gone
 from penstock.probes.leftovers import run_name
-from penstock.probes.outside import RequestError, Throttled, may_be_done
+from penstock.probes.outside import RequestError, Throttled, may_be_done, page_count
 from penstock.probes.probe import Leftover, LeftoverKind
 from penstock.probes.removal import MULTIPART_NAME, Removal
 from penstock.probes.s3.payload import incompressible_payload
@@ -169,6 +169,7 @@ class ReadObjects:
         """The largest that is there, up to what is wanted, and that is what its name says."""
         self._spend(write_request_count=1)
         keys = await self._workspace.store.list_objects(self._workspace.bucket, self._workspace.key_prefix)
+        self._spend(write_request_count=page_count(len(keys)) - 1)
         matches = ((key, _RUN.fullmatch(key.removeprefix(self._workspace.key_prefix))) for key in keys)
         sized = ((int(match["size"]), key) for key, match in matches if match)
         fitting = sorted(((size, key) for size, key in sized if least <= size <= wanted), reverse=True)

@@ -10,7 +10,15 @@ import pytest
 
 from penstock.probes import leftovers
 from penstock.probes.leftovers import Sweep, SweepSummary, run_name
-from penstock.probes.outside import Denied, MessageQueues, Missing, ObjectStore, Throttled, Unreachable
+from penstock.probes.outside import (
+    LISTED_COUNT_IN_PAGE,
+    Denied,
+    MessageQueues,
+    Missing,
+    ObjectStore,
+    Throttled,
+    Unreachable,
+)
 from penstock.probes.probe import Leftover, LeftoverKind
 from tests.unit.probes.fakes import START_AT, MemoryJournal, MemoryQueues, MemoryStore
 
@@ -205,6 +213,14 @@ async def test_orphans_are_old_ours_and_unknown() -> None:
     assert summary.removed == [an_object(f"penstock/{old}")]
     assert world.store.objects == others
     assert world.store.uploads == {"1": f"penstock/{known}object"}
+
+
+async def test_each_page_of_a_listing_is_counted() -> None:
+    """Each is a request that is paid for, and others may have put thousands of keys there."""
+    world = World()
+    world.store.objects = {f"penstock/not-ours-{number}" for number in range(2 * LISTED_COUNT_IN_PAGE + 1)}
+    summary = await sweep_orphans_of(world)
+    assert summary.priced_request_counts["s3_upload"] == 1 + 3  # of uploads, and of objects
 
 
 async def test_orphans_are_looked_for_with_patience(monkeypatch: pytest.MonkeyPatch) -> None:

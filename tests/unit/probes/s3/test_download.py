@@ -10,9 +10,16 @@ import pytest
 
 from penstock.lab.virtual_time import VirtualClock
 from penstock.models.s3.download import S3DownloadSetting
-from penstock.probes.outside import Denied, Missing, RequestError, Throttled, Unreachable
+from penstock.probes.outside import (
+    LISTED_COUNT_IN_PAGE,
+    Denied,
+    Missing,
+    RequestError,
+    Throttled,
+    Unreachable,
+)
 from penstock.probes.s3.download import S3DownloadProbe
-from penstock.probes.s3.workspace import Workspace
+from penstock.probes.s3.workspace import KEY_PREFIX, Workspace
 from penstock.probes.sharing import UNUSED_SECONDS
 from penstock.units import KiB, MiB
 from penstock.vocabulary import Inconclusive, Observation, Outcome, ProbePlan
@@ -197,6 +204,18 @@ def test_a_named_object_that_is_too_small_is_said_to_be() -> None:
 def to_be_read(store: MemoryStore) -> list[str]:
     """Without the signs of who reads it."""
     return [key for key in store.objects if key.endswith("/object")]
+
+
+async def test_each_page_of_what_others_put_beside_it_is_paid_for(clock: VirtualClock) -> None:
+    """A listing of thousands of keys is several requests, before each probe that finds nothing to read."""
+    usd = []
+    for key_count in (0, 2 * LISTED_COUNT_IN_PAGE + 1):
+        store = MemoryStore()
+        store.objects = {f"{KEY_PREFIX}not-ours-{number}" for number in range(key_count)}
+        probe = a_probe(store, clock, MemoryJournal(store.log))
+        assert isinstance(await probe.run(a_download_plan(threads=4)), Observation)
+        usd.append(probe.used.usd)
+    assert usd[1] - usd[0] == pytest.approx(S3_TARIFF.usd(write_request_count=2))
 
 
 async def test_what_is_read_is_put_once(clock: VirtualClock) -> None:

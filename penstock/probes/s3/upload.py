@@ -96,7 +96,7 @@ class S3UploadProbe:
                 self._workspace.journal,
                 leftover,
                 written.remove(),
-                may_arrive_later=lambda: upload.may_arrive_later,
+                may_arrive_later=lambda: upload.lost_count > 0,
             )
             try:
                 await clean_up_shielded(removal, seconds_max=CLEAN_UP_SECONDS_MAX)
@@ -164,11 +164,6 @@ class _Upload(Crew[S3UploadSetting]):
     @property
     def _is_multipart(self) -> bool:
         return self.allotment.object_request_count > 1
-
-    @property
-    def may_arrive_later(self) -> bool:
-        """Whether a request without an answer may be carried out after the clean-up."""
-        return self.lost_count > 0
 
     async def carry_out(self) -> None:
         if not self._is_multipart:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -48,9 +48,12 @@ def _by_tables(context: Context) -> tuple[Fit, Setting]:
 
 def print_costs(found: Sequence[Forecast], configuration: Configuration) -> None:
     """A table, and a sentence for each operation: its way, and what binds."""
+    from penstock.daemon.spending.budget import daily_limit
+    from penstock.daemon.spending.forecast import by_period, together
+
     costs = {forecast.operation: forecast.document() for forecast in found}
     if len(found) > 1:
-        costs["all together"] = _together(found, configuration)
+        costs["all together"] = by_period(*together(found, daily_limit(configuration.budget)))
     rows = [
         {
             "operation": operation,
@@ -66,14 +69,3 @@ def print_costs(found: Sequence[Forecast], configuration: Configuration) -> None
     print_mapping({"what probes cost": rows})
     for forecast in found:
         click.echo(filled(forecast.sentence))
-
-
-def _together(found: Sequence[Forecast], configuration: Configuration) -> dict[str, Any]:
-    from penstock.daemon.spending.budget import daily_limit
-    from penstock.daemon.spending.forecast import MONTH_DAYS, shown_cost, together
-
-    costs = dict(zip(_MANNERS, together(found, daily_limit(configuration.budget)), strict=True))
-    return {
-        period: {manner: shown_cost(cost * days) for manner, cost in costs.items()}
-        for period, days in (("day", 1), ("month", MONTH_DAYS))
-    }

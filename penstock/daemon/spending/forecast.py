@@ -68,16 +68,21 @@ class Forecast:
             "network_path": self.way.path.value,
             "network_path_reason": self.way.reason,
             "key_request_count": self.key_request_count,
-            "day": {"at_most": shown_cost(self.at_most), "typically": shown_cost(self.typically)},
-            "month": {
-                "at_most": shown_cost(self.at_most * MONTH_DAYS),
-                "typically": shown_cost(self.typically * MONTH_DAYS),
-            },
+            **by_period(self.at_most, self.typically),
             "probe_count_per_day": self.probe_count,
             "probe_count_per_day_by_intervals": self.probe_count_wanted,
             "bound_by": self.bound_by,
             "remark": scarcity([self]),
         }
+
+
+def by_period(at_most: Cost, typically: Cost) -> dict[str, dict[str, dict[str, float]]]:
+    """What is shown of costs in 24 hours: of a day and of a month."""
+    costs = {"at_most": at_most, "typically": typically}
+    return {
+        period: {manner: shown_cost(cost * days) for manner, cost in costs.items()}
+        for period, days in (("day", 1), ("month", MONTH_DAYS))
+    }
 
 
 def together(found: Sequence[Forecast], limit: Cost) -> tuple[Cost, Cost]:

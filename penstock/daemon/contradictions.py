@@ -99,18 +99,13 @@ def _of_fleet(configuration: Configuration) -> Iterator[Contradiction]:
         yield Contradiction(
             "fleet.bucket", f'found "{fleet.bucket}"; expected one bucket for all regions, without braces'
         )
-    if fleet.may_write and not fleet.bucket:
-        yield Contradiction(
-            "fleet.bucket",
-            "missing; expected the name of a bucket, because fleet.may_write is true",
-            ("fleet.may_write",),
-        )
-    if fleet.shared_limits and not fleet.bucket:
-        yield Contradiction(
-            "fleet.bucket",
-            "missing; hosts that share fleet.shared_limits see each other in a bucket",
-            ("fleet.shared_limits",),
-        )
+    needs_bucket = {
+        "fleet.may_write": "expected the name of a bucket, because fleet.may_write is true",
+        "fleet.shared_limits": "hosts that share fleet.shared_limits see each other in a bucket",
+    }
+    for key, why in needs_bucket.items():
+        if getattr(fleet, key.removeprefix("fleet.")) and not fleet.bucket:
+            yield Contradiction("fleet.bucket", f"missing; {why}", (key,))
     shared = [fleet_limit.parse(text) for text in fleet.shared_limits]
     if len({limit.name for limit in shared}) < len(shared) or len(shared) > fleet_limit.LIMIT_COUNT_MAX:
         most = fleet_limit.LIMIT_COUNT_MAX

@@ -16,6 +16,13 @@ def ran(
     return subprocess.run(command, capture_output=True, text=True, check=check, **options)
 
 
+def printed(command: Sequence[str | Path], **options: Any) -> str:
+    """What a program prints that ends well."""
+    done = ran(command, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
 def resident_bytes(process_id: int | str = "self") -> int:
     """What it holds in memory."""
     pages = Path(f"/proc/{process_id}/statm").read_text(encoding="ascii").split()[1]

@@ -12,10 +12,10 @@ import pytest
 
 from penstock.lab.link import LinkTruth
 from penstock.trial.stage import process
-from tests.programs import ran
+from tests.programs import printed
 from tests.real import provision, servers
+from tests.real.exported import ENVIRONMENT, exported
 from tests.real.fault_proxy import FaultProxy, between
-from tests.real.test_exported_sdks import ENVIRONMENT, exported
 from tests.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1200)]  # the first test waits for the builds
@@ -208,8 +208,7 @@ def test_celery_works_as_advised(queue: Queue, tmp_path: Path) -> None:
     }
     python = sys.executable
     send = [python, "-c", f"import told\nfor _ in range({MESSAGES}): told.work.delay()"]
-    done = ran(send, env={**ENVIRONMENT, **environment})
-    assert done.returncode == 0, done.stderr
+    printed(send, env={**ENVIRONMENT, **environment})
     queue.url = queue.sqs.get_queue_url(QueueName=queue.name)["QueueUrl"]
     assert queue.attribute("VisibilityTimeout") == HIDDEN_SECONDS
     alone = ("--without-gossip", "--without-mingle", "--without-heartbeat")

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import random
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock.units import MiB
-from tests.programs import ran
 from tests.real import provision, servers
-from tests.real.fault_proxy import Truth, between
-from tests.real.test_exported_sdks import (
-    ENVIRONMENT,
+from tests.real.exported import (
     PART,
     PATH,
     SIZE,
@@ -22,7 +18,9 @@ from tests.real.test_exported_sdks import (
     asserted_parts,
     asserted_ranges,
     exported,
+    python,
 )
+from tests.real.fault_proxy import Truth, between
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1200)]  # the first test waits for the builds
 
@@ -33,7 +31,7 @@ READING = advice(
 _BEGINNING = """
 import os, sys
 url, bucket, file, *told = sys.argv[1:]
-key, secret, region = (os.environ[f"AWS_{name}"] for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "DEFAULT_REGION"))
+key, secret, region = (os.environ[f"AWS_{name}"] for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "REGION"))
 there, starts = f"{bucket}/big", [number * (3 << 20) for number in range(12)]
 ends = [start + 1000 for start in starts]
 
@@ -77,15 +75,9 @@ def truth_of(
     """What came by while a program did what its last lines say, with what is exported."""
     s3_url, bucket = place
     packages = (provision.readers(), provision.rust_and_crt())
-    environment = {
-        **ENVIRONMENT,
-        "PYTHONPATH": ":".join(map(str, packages)),
-        "AWS_DEFAULT_REGION": servers.REGION,
-    }
     with between(PATH, s3_url) as (url, proxy):
         words = [url, bucket, str(folder / "big"), *exported(target, document)]
-        done = ran([sys.executable, "-c", _BEGINNING + program, *words], env=environment)
-        assert done.returncode == 0, done.stderr
+        python(_BEGINNING + program, packages, *words)
         return proxy.truth
 
 
@@ -174,6 +166,4 @@ def test_duckdb_2_knows_what_it_is_told() -> None:
     extension, *told = exported("duckdb-download", READING)
     assert extension == "LOAD httpfs;"
     program = "import duckdb, sys\nfor line in sys.argv[1:]: duckdb.execute(line)"
-    environment = {**ENVIRONMENT, "PYTHONPATH": str(provision.duckdb_2())}
-    done = ran([sys.executable, "-c", program, *told], env=environment)
-    assert done.returncode == 0, done.stderr
+    python(program, [provision.duckdb_2()], *told)

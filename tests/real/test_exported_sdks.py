@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,28 +11,23 @@ import pytest
 
 from penstock.client.targets.table import TARGETS
 from penstock.client.targets.target import translate
-from penstock.lab.link import LinkTruth
-from penstock.trial.stage import CREDENTIALS
 from penstock.units import MiB
-from tests.programs import ran
+from tests.programs import printed
 from tests.real import provision, servers
+from tests.real.exported import (
+    ENVIRONMENT,
+    PART,
+    PATH,
+    SIZE,
+    advice,
+    asserted_parts,
+    asserted_ranges,
+    exported,
+    python,
+)
 from tests.real.fault_proxy import FaultProxy, Truth, between
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1200)]  # the first test waits for the builds
-
-PATH = LinkTruth(  # a request takes long beside what a busy machine delays it, so that all that may go is under way
-    round_trip_seconds=0.02,
-    connection_rate_bytes_per_second=20e6,
-    host_rate_bytes_per_second=1e9,
-    service_latency_seconds_median=0.5,
-)
-SIZE, PART, PART_COUNT = 42 * MiB, 6 * MiB, 7
-ENVIRONMENT = {
-    **{name: value for name, value in os.environ.items() if not name.startswith("AWS_")},
-    **CREDENTIALS,
-    "AWS_REGION": servers.REGION,
-    "AWS_EC2_METADATA_DISABLED": "true",
-}
 
 
 @pytest.fixture
@@ -42,36 +35,6 @@ def way(s3_url: str) -> Iterator[tuple[str, FaultProxy]]:
     """The server at the end of the path, and what comes by."""
     with between(PATH, s3_url) as found:
         yield found
-
-
-def advice(operation: str, thread_count: int, size: int, **derived: float) -> dict[str, Any]:
-    """As the socket answers."""
-    knob = {"s3_upload": "part_size_bytes", "s3_download": "range_size_bytes"}[operation]
-    return {
-        "payload_size_bytes": SIZE,
-        "setting": {"thread_count": thread_count, knob: size},
-        "derived": {"connection_pool_count": thread_count + 1, **derived},
-        "demand": {"object_count": 1},
-    }
-
-
-def exported(target: str, document: dict[str, Any]) -> list[str]:
-    """The lines of its usual form."""
-    row = TARGETS[target]
-    return next(iter(row.writers.values()))(translate(row, document))
-
-
-def asserted_parts(truth: Truth, thread_count: int) -> None:
-    """As many parts as advised, as many at once, and no connection beyond those."""
-    assert truth.counts["UploadPart"] == PART_COUNT
-    assert truth.at_once_max["UploadPart"] == thread_count
-    assert len(truth.connections) <= thread_count + 1
-
-
-def asserted_ranges(truth: Truth, count: int, thread_count: int) -> None:
-    """The same of reading; connections are those of both ways."""
-    assert truth.counts["GetObject"] == count
-    assert truth.at_once_max["GetObject"] == thread_count
 
 
 _JAVASCRIPT = """
@@ -102,8 +65,7 @@ def node(folder: Path, lines: list[str], body: str, *arguments: str) -> None:
     (folder / "node_modules").symlink_to(provision.aws_sdk_for_javascript())
     module = folder / "run.mjs"
     module.write_text(_JAVASCRIPT.format(exported="\n".join(lines), body=body))
-    done = ran(["node", module, *arguments], env=ENVIRONMENT)
-    assert done.returncode == 0, done.stderr
+    printed(["node", module, *arguments], env=ENVIRONMENT)
 
 
 def test_node_uploads_on_the_connections_that_are_advised(
@@ -160,9 +122,7 @@ def java(folder: Path, client: str, call: str, url: str, bucket: str) -> None:
     source = folder / "Told.java"
     source.write_text(_JAVA.format(client=client, call=call))
     subprocess.run(["javac", "-Xlint:all", "-Werror", "-cp", jars, "-d", folder, source], check=True)
-    command = ["java", "-cp", f"{folder}:{jars}", "Told", url, bucket, str(folder / "big")]
-    done = ran(command, env=ENVIRONMENT)
-    assert done.returncode == 0, done.stderr
+    printed(["java", "-cp", f"{folder}:{jars}", "Told", url, bucket, str(folder / "big")], env=ENVIRONMENT)
 
 
 def test_java_sends_as_many_parts_at_once_as_advised(
@@ -267,8 +227,7 @@ def test_go_sends_and_reads_as_advised(s3_url: str, bucket: str, tmp_path: Path)
     def truth_of(how: str, name: str) -> Truth:
         with between(PATH, s3_url) as (url, proxy):
             environment = {**ENVIRONMENT, "AWS_ENDPOINT_URL_S3": url}
-            done = ran([program, how, bucket, "big", tmp_path / name], env=environment)
-            assert done.returncode == 0, done.stderr
+            printed([program, how, bucket, "big", tmp_path / name], env=environment)
             return proxy.truth
 
     for how in ("send", "send as before"):
@@ -315,10 +274,7 @@ def test_the_connector_of_pytorch_sends_and_reads_as_advised(
     def truth_of(target: str, document: dict[str, Any]) -> Truth:
         with between(PATH, s3_url) as (url, proxy):
             where = [url, servers.REGION, bucket, str(tmp_path / "big")]
-            environment = {**ENVIRONMENT, "PYTHONPATH": str(provision.torch_connector())}
-            command = [sys.executable, "-c", _TORCH, *where, *exported(target, document)]
-            done = ran(command, env=environment)
-            assert done.returncode == 0, done.stderr
+            python(_TORCH, [provision.torch_connector()], *where, *exported(target, document))
             return proxy.truth
 
     sent = truth_of("pytorch", advice("s3_upload", 12, PART))
@@ -332,9 +288,7 @@ def test_the_connector_of_pytorch_sends_and_reads_as_advised(
 def test_duckdb_sends_the_parts_that_it_is_told(s3_url: str, bucket: str) -> None:
     """It rounds them up to its own blocks, and so they are exported."""
     lines = exported("duckdb", advice("s3_upload", 3, PART))
-    environment = {**ENVIRONMENT, "PYTHONPATH": str(provision.readers())}
-    done = ran([sys.executable, "-c", _DUCKDB, s3_url, bucket, "\n".join(lines)], env=environment)
-    assert done.returncode == 0, done.stderr
+    python(_DUCKDB, [provision.readers()], s3_url, bucket, "\n".join(lines))
     told = translate(TARGETS["duckdb"], advice("s3_upload", 3, PART)).named()
     part = int(told["s3_uploader_max_filesize"].removesuffix("B")) // told["s3_uploader_max_parts_per_file"]
     first = servers.plain_client("s3", s3_url).get_object(Bucket=bucket, Key="data", PartNumber=1)
@@ -385,8 +339,7 @@ def test_polars_reads_with_whatever_is_advised(
 ) -> None:
     """A byte budget below any of its chunks ends in a panic."""
     document = advice("s3_download", threads, size, read_ahead_bytes=ahead)
-    told = translate(TARGETS["polars-download"], document).named()
-    environment = {**ENVIRONMENT, "PYTHONPATH": str(provision.readers())}
-    environment |= {name: str(value) for name, value in told.items()}
-    done = ran([sys.executable, "-c", _POLARS, s3_url, bucket], env=environment)
-    assert done.returncode == 0, done.stderr
+    told = {
+        name: str(value) for name, value in translate(TARGETS["polars-download"], document).named().items()
+    }
+    python(_POLARS, [provision.readers()], s3_url, bucket, **told)

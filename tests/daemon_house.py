@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,8 @@ from typing import Any
 from penstock.client.connection import ask
 from penstock.lab.link import LinkTruth
 from penstock.lab.worlds import NEAR, World
-from penstock.trial.stage import Process, daemon, lab_endpoint, status_of
+from penstock.trial.stage import CREDENTIALS, Process, daemon, lab_endpoint, status_of
+from tests.programs import printed
 from tests.real.servers import plain_client
 from tests.waiting import until
 
@@ -76,6 +79,16 @@ class DaemonHouse:
     def daemon(self) -> contextlib.AbstractContextManager[Process]:
         """A running one, that answers."""
         return daemon(self.configuration_file, self.socket_path)
+
+    def once(self) -> dict[str, Any]:
+        """The document of one cycle in the foreground."""
+        penstock = str(Path(sys.executable).with_name("penstock"))
+        command = [penstock, "run", "--once", "--json", "--config", str(self.configuration_file)]
+        environment = {**os.environ, **CREDENTIALS}
+        document: dict[str, Any] = json.loads(
+            printed(command, timeout=self._wait_seconds_max, env=environment)
+        )
+        return document
 
     def ask(self, target: str) -> dict[str, Any]:
         """The document that the daemon answers with."""

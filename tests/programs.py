@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 
-def ran(
-    command: Sequence[str | Path], *, check: bool = False, **options: Any
-) -> subprocess.CompletedProcess[str]:
-    """The program when it has ended, with both its outputs. It may fail unless that is checked."""
-    return subprocess.run(command, capture_output=True, text=True, check=check, **options)
+def ran(command: Sequence[str | Path], **options: Any) -> subprocess.CompletedProcess[str]:
+    """The program when it has ended, with both its outputs; it may have failed."""
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
 
 
 def printed(command: Sequence[str | Path], **options: Any) -> str:

@@ -17,6 +17,8 @@ import click
 import pytest
 from packaging.requirements import Requirement
 
+from tests.programs import ran
+
 ROOT = Path(__file__).parents[2]
 CLIENT = sorted((ROOT / "penstock" / "client").rglob("*.py"))
 OLDEST = (3, 9)
@@ -100,14 +102,7 @@ def application(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _run(python: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    return subprocess.run(
-        [str(python), *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
-        cwd=python.parent,
-    )
+    return ran([python, *arguments], env=environment, cwd=python.parent)
 
 
 def test_the_wheel_alone_serves_an_application(application: Path) -> None:

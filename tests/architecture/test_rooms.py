@@ -2,12 +2,13 @@
 
 import ast
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.programs import printed, ran
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "penstock"
@@ -192,9 +193,7 @@ def test_a_test_states_the_rule_that_it_protects(path: Path) -> None:
 
 def test_nothing_speaks_of_one_machine() -> None:
     """No path of a machine and no address of a registry is in what is shipped."""
-    listed = subprocess.run(
-        ["git", "-C", str(ROOT), "ls-files"], capture_output=True, text=True, check=False
-    ).stdout.split()
+    listed = ran(["git", "-C", str(ROOT), "ls-files"]).stdout.split()
     files = [ROOT / name for name in listed] or [*MODULES, *TESTS]
     machine = re.compile(
         r"/(?:wo" r"rk|ro" r"ot|ho" r"me)/[a-z]|py" r"pi\.org|registry\.npm" r"js|proxy\.go" r"lang"
@@ -209,14 +208,7 @@ def test_nothing_speaks_of_one_machine() -> None:
 
 def test_imports_keep_to_their_contracts() -> None:
     """The walls between the rooms stand; each broken one is named by a sentence."""
-    done = subprocess.run(
-        [str(Path(sys.executable).with_name("lint-imports"))],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
+    printed([Path(sys.executable).with_name("lint-imports")], cwd=ROOT)
 
 
 def test_the_daemon_process_never_loads_what_fits(tmp_path: Path) -> None:
@@ -229,10 +221,7 @@ def test_the_daemon_process_never_loads_what_fits(tmp_path: Path) -> None:
         "heavy = ('skopt', 'sklearn', 'scipy', 'httpx', 'aiobotocore', 'botocore', 'prometheus_client', "
         "'numpy.ma', 'opentelemetry', 'statistics'); print([m for m in heavy if m in sys.modules])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
-    )
-    assert done.stdout.strip() == "[]"
+    assert printed([sys.executable, "-c", code], cwd=tmp_path).strip() == "[]"
 
 
 def test_the_readme_names_the_two_commands() -> None:

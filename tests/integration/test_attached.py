@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from tests.programs import ran
+from tests.programs import printed, ran
 
 ATTACHED = [sys.executable, "-m", "penstock.processes.attached"]
 SPEAKER = [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(60)"]
@@ -35,6 +35,4 @@ def test_a_child_whose_parent_is_gone_already_does_not_begin() -> None:
 
 def test_a_program_is_found_by_its_name() -> None:
     """As a shell would find it."""
-    command = [*ATTACHED, str(os.getpid()), "echo", "found"]
-    ended = ran(command, timeout=60, check=True)
-    assert ended.stdout == "found\n"
+    assert printed([*ATTACHED, str(os.getpid()), "echo", "found"], timeout=60) == "found\n"

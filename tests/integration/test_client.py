@@ -22,7 +22,7 @@ from penstock.client.demand import Demand
 from penstock.units import GiB, MiB
 from tests.advice import an_answer
 from tests.integration.scripted_advisor import ScriptedAdvisor, Served, a_recommendation, served_in_thread
-from tests.programs import descriptor_count, ran
+from tests.programs import descriptor_count, printed
 from tests.speaker import speaking
 
 
@@ -311,8 +311,7 @@ def test_a_transfer_config_is_what_was_advised(server: Served, monkeypatch: pyte
 def test_the_client_brings_little_along() -> None:
     """Nothing but the standard library, and of that neither typing nor dataclasses nor logging nor http."""
     program = "import sys, penstock.client.advice; print(*sys.modules)"
-    modules = ran([sys.executable, "-I", "-c", program], check=True)
-    loaded = set(modules.stdout.split())
+    loaded = set(printed([sys.executable, "-I", "-c", program]).split())
     assert loaded.isdisjoint(
         {"typing", "dataclasses", "logging", "http.client", "asyncio", "aiohttp", "numpy"}
     )
@@ -334,7 +333,7 @@ def test_the_client_brings_little_along() -> None:
 def test_reporting_brings_little_along_either(module: str) -> None:
     """An SDK, JSON and logging are imported when they are used."""
     program = f"import sys, penstock.client.{module}; print(*sys.modules)"
-    loaded = ran([sys.executable, "-I", "-c", program], check=True).stdout.split()
+    loaded = printed([sys.executable, "-I", "-c", program]).split()
     assert f"penstock.client.{module}" in loaded
     assert set(loaded).isdisjoint(
         {"boto3", "botocore", "typing", "dataclasses", "json", "logging", "asyncio", "http.client"}

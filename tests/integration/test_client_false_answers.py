@@ -19,7 +19,7 @@ from penstock.units import KiB
 from tests.advice import a_download_advice
 from tests.integration.uploading import session_of
 from tests.loopback import Answers, Server, serving
-from tests.programs import ran
+from tests.programs import printed
 from tests.real.servers import plain_client
 
 ROOT = Path(__file__).parents[2]
@@ -255,7 +255,7 @@ try:
 except KeyboardInterrupt:
     print("interrupted", flush=True)
 """
-    assert ran([sys.executable, "-c", program], cwd=ROOT, timeout=60).stdout == "interrupted\n"
+    assert printed([sys.executable, "-c", program], cwd=ROOT, timeout=60) == "interrupted\n"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -276,6 +276,6 @@ with reader.open_object(plain_client("s3", {server.url!r}), "bucket", "right", a
         os._exit(not file.read_ranges([(5, 7)]) == [CONTENT[5:12]])
     print(os.waitpid(child, 0)[1], file.read_ranges([(5, 7)]) == [CONTENT[5:12]])
 """
-    assert ran([sys.executable, "-c", program], cwd=ROOT, timeout=60).stdout == "0 True\n"
+    assert printed([sys.executable, "-c", program], cwd=ROOT, timeout=60) == "0 True\n"
     of_parent, of_child, of_parent_again = server.from_where
     assert of_parent == of_parent_again != of_child

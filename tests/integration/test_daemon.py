@@ -347,21 +347,7 @@ def test_a_host_that_starts_before_its_metadata_is_known_soon_after(
 
 def test_one_cycle_in_the_foreground(stage: DaemonHouse) -> None:
     """`penstock run --once --json` measures each context once and prints one document."""
-    ended = ran(
-        [
-            str(Path(sys.executable).with_name("penstock")),
-            "run",
-            "--once",
-            "--json",
-            "--config",
-            str(stage.configuration_file),
-        ],
-        timeout=WAIT_SECONDS_MAX,
-        env={**os.environ, **CREDENTIALS},
-    )
-
-    assert ended.returncode == 0, ended.stderr
-    document = json.loads(ended.stdout)
+    document = stage.once()
     assert {cycle["operation"] for cycle in document["cycles"]} == {"s3_upload", "sqs_delivery"}
     for cycle in document["cycles"]:  # of a busy host requests to a queue rightly tell nothing
         assert cycle["is_conclusive"] or cycle["operation"] == "sqs_delivery", cycle["sentence"]

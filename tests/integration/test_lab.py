@@ -18,7 +18,7 @@ from penstock.cli.main import cli
 from penstock.client.targets.stores import ENDPOINT_VARIABLES
 from penstock.lab.worlds import WORLDS
 from penstock.trial.laboratory import FOREIGN, Laboratory
-from tests.programs import ran
+from tests.programs import printed, ran
 
 LAB = [sys.executable, "-m", "penstock", "lab"]
 EXPERIMENT = """
@@ -90,8 +90,7 @@ def test_a_shell_reads_what_it_prints(monkeypatch: pytest.MonkeyPatch) -> None:
     script = (
         done.stdout + 'echo "$AWS_ENDPOINT_URL_S3 $AWS_PROFILE$AWS_SESSION_TOKEN$AWS_ENDPOINT_URL $no_proxy"'
     )
-    read = ran(["sh", "-c", script], check=True)
-    assert read.stdout.split() == ["http://127.0.0.1:1", "intranet,127.0.0.1"]
+    assert printed(["sh", "-c", script]).split() == ["http://127.0.0.1:1", "intranet,127.0.0.1"]
     assert WORLDS["near"].story in done.stderr
 
 

@@ -16,7 +16,7 @@ from penstock.api import wire
 from penstock.lab.virtual_time import VirtualClock
 from penstock.vocabulary import Basis
 from tests.integration.scripted_advisor import Served, served_in_thread
-from tests.programs import ran
+from tests.programs import printed
 from tests.unit.daemon.fleet.test_exchange import a_fleet, measured
 from tests.unit.probes.fakes import MemoryStore, virtually
 
@@ -57,12 +57,10 @@ def run(server: Served, command: str) -> str:
     for tool in ("curl", "jq"):
         if (tool == "curl" or tool in command) and shutil.which(tool) is None:
             pytest.skip(f"{tool} is not installed")
-    done = ran(
+    return printed(
         ["bash", "-c", ASK + command],
         env={"PENSTOCK_SOCKET": str(server.socket_path), "PATH": "/usr/local/bin:/usr/bin:/bin"},
-        check=True,
-    )
-    return done.stdout.strip()
+    ).strip()
 
 
 @pytest.mark.parametrize(("command", "output"), examples())

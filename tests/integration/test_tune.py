@@ -28,7 +28,7 @@ from penstock.lab.server import serving
 from penstock.lab.worlds import DEMO
 from penstock.trial.stage import CREDENTIALS, lab_endpoint
 from penstock.units import MiB
-from tests.programs import ran
+from tests.programs import printed, ran
 from tests.real.servers import plain_client
 from tests.waiting import until
 
@@ -355,9 +355,8 @@ def test_of_small_objects_boto3_says_when_each_was_there(endpoint_url: str) -> N
     """So that what a stream of them reaches is known beside how long all of them took."""
     command = [sys.executable, "-m", "penstock.tuning.clients", "boto3", "--bucket", "bucket"]
     proposal = '{"thread_count": 4, "part_size_bytes": 5242880, "object_size_bytes": 1000, "probe_index": 0}'
-    ended = ran([*command, "--endpoint-url", endpoint_url, "--region", "lab-1"], input=proposal, timeout=120)
-    assert ended.returncode == 0, ended.stderr
-    report = json.loads(ended.stdout)
+    where = ["--endpoint-url", endpoint_url, "--region", "lab-1"]
+    report = json.loads(printed([*command, *where], input=proposal, timeout=120))
     assert report["transferred_bytes"] == 512 * 1000
     assert report["steady_throughput_bytes_per_second"] > 0
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.two_hosts import IN_NAMESPACE
-from tests.programs import ran
+from tests.programs import printed, ran
 
 
 def why_not() -> str | None:
@@ -32,9 +32,7 @@ def test_a_probe_that_takes_the_link_from_an_application_is_broken_off(tmp_path:
     if (reason := why_not()) is not None:
         pytest.skip(reason)
     command = [*IN_NAMESPACE, sys.executable, "-m", "tests.integration.two_hosts", "near", str(tmp_path)]
-    ended = ran(command)
-    assert ended.returncode == 0, ended.stderr
-    found = json.loads(ended.stdout)
+    found = json.loads(printed(command))
     broken_off = [sentence for sentence in found["sentences"] if "broken off" in sentence]
     assert broken_off, found
     assert "MB/s out before it" in broken_off[0]

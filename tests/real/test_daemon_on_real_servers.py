@@ -1,7 +1,6 @@
 """The real daemon on an S3 and an SQS that others wrote: it learns, advises, survives a kill and leaves nothing."""
 
 import contextlib
-import json
 import os
 import signal
 import sys
@@ -12,9 +11,8 @@ from typing import Any
 import pytest
 
 from penstock.lab.link import LinkTruth
-from penstock.trial.stage import CREDENTIALS, process
+from penstock.trial.stage import process
 from tests.daemon_house import BOUNDLESS, HERE, DaemonHouse, has_measured
-from tests.programs import ran
 from tests.real.servers import REGION, at_the_end_of, plain_client
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1200)]  # the first test waits for the build
@@ -123,13 +121,7 @@ def sentences_of(status: dict[str, Any]) -> list[str]:
 
 def test_one_cycle_in_the_foreground(house: DaemonHouse) -> None:
     """`penstock run --once --json` measures every operation on them and prints one document."""
-    command = [str(Path(sys.executable).with_name("penstock")), "run", "--once", "--json"]
-    ended = ran(
-        [*command, "--config", str(house.configuration_file)], timeout=60, env={**os.environ, **CREDENTIALS}
-    )
-
-    assert ended.returncode == 0, ended.stderr
-    document = json.loads(ended.stdout)
+    document = house.once()
     assert {cycle["operation"] for cycle in document["cycles"]} == {
         "s3_upload",
         "s3_download",

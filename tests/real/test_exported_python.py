@@ -77,7 +77,7 @@ def truth_of(
     packages = (provision.readers(), provision.rust_and_crt())
     with between(PATH, s3_url) as (url, proxy):
         words = [url, bucket, str(folder / "big"), *exported(target, document)]
-        python(_BEGINNING + program, packages, *words)
+        python(_BEGINNING + program, packages, *words, AWS_DEFAULT_REGION=servers.REGION)
         return proxy.truth
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.trial.stage import CREDENTIALS
 from tests.integration.scripted_advisor import SETTINGS, ScriptedAdvisor, a_recommendation, served_in_thread
-from tests.programs import ran
+from tests.programs import printed, ran
 from tests.real import provision, servers
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1200)]
@@ -37,9 +37,8 @@ def test_all_that_the_client_does(
             "AWS_ENDPOINT_URL_SQS": sqs_url,
             "PENSTOCK_SOCKET": str(served.socket_path),
         }
-        done = ran([commands / "python", PROGRAM, bucket, tmp_path], env=environment, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    counted = json.loads(done.stdout)
+        said = printed([commands / "python", PROGRAM, bucket, tmp_path], env=environment, cwd=tmp_path)
+    counted = json.loads(said)
     assert counted.pop("modules") > 30
     python = [int(word) for word in provision.OLDEST_PYTHON.split(".")]
     assert counted == {"python": python, "handled": 30, "share": 16, "is_told": True, "refused": 0}

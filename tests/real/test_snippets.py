@@ -15,7 +15,7 @@ from penstock.api.wire import Snapshot, encode, snapshot_document
 from penstock.units import MiB
 from penstock.vocabulary import Recommendation
 from tests.integration.scripted_advisor import a_recommendation
-from tests.programs import ran
+from tests.programs import printed
 from tests.real import provision
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(provision.BUILD_SECONDS_MAX)]
@@ -69,9 +69,7 @@ def test_a_snippet_reads_the_snapshot(compiled: Callable[[Path], list[str]], tmp
     command, path = compiled(tmp_path), tmp_path / "recommendations.json"
 
     def said() -> str:
-        environment = {**os.environ, "PENSTOCK_SNAPSHOT": str(path)}
-        done = ran(command, env=environment, check=True)
-        return done.stdout.strip()
+        return printed(command, env={**os.environ, "PENSTOCK_SNAPSHOT": str(path)}).strip()
 
     past = datetime.now(UTC) - timedelta(seconds=1)
     other = a_recommendation("sqs_delivery")

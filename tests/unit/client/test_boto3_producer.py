@@ -30,7 +30,7 @@ from penstock.client.queues.boto3_producer import QueueProducer
 from penstock.client.queues.sending import BATCH_BYTES_MAX, SendFailedError
 from penstock.units import KiB
 from tests.advice import a_queue_advice
-from tests.programs import ran
+from tests.programs import printed
 from tests.sdk import a_meta
 
 ROOT = Path(__file__).parents[3]
@@ -367,7 +367,7 @@ if not child:
     os._exit([entry["MessageBody"] for entry in queue.taken] != ["child's"])
 print(os.waitpid(child, 0)[1])
 """
-    assert ran([sys.executable, "-c", program], cwd=ROOT, timeout=60).stdout == """0\n["parent's"]\n"""
+    assert printed([sys.executable, "-c", program], cwd=ROOT, timeout=60) == """0\n["parent's"]\n"""
 
 
 def test_a_child_has_begun_anew_when_all_of_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -404,7 +404,7 @@ if __name__ == "__main__":
     child.join()
     print(child.exitcode, Path({str(tmp_path / "kept")!r}).read_text())
 """
-    assert ran([sys.executable, "-c", program], cwd=ROOT, timeout=60).stdout == "0 3\n"
+    assert printed([sys.executable, "-c", program], cwd=ROOT, timeout=60) == "0 3\n"
 
 
 def test_what_was_accepted_is_sent_at_the_end_of_a_child_of_a_fork_server(tmp_path: Path) -> None:
@@ -432,7 +432,7 @@ if __name__ == "__main__":
     print(child.exitcode, Path({str(kept)!r}).read_text())
 """)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    assert ran([sys.executable, program], env=environment, timeout=60).stdout == "0 4\n"
+    assert printed([sys.executable, program], env=environment, timeout=60) == "0 4\n"
 
 
 class Signal:

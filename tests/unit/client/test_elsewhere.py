@@ -13,7 +13,7 @@ import pytest
 
 from penstock import client
 from penstock.client import aiobotocore, boto3
-from tests.programs import ran
+from tests.programs import printed
 
 FACADES = pytest.mark.parametrize(
     "module", [client, boto3, aiobotocore], ids=["client", "boto3", "aiobotocore"]
@@ -65,6 +65,6 @@ def test_nothing_is_imported_that_nobody_asked_for() -> None:
         "import sys; from penstock.client import boto3; boto3.client_config; "
         "print([name for name in sys.modules if name.startswith('penstock.client.')])"
     )
-    found = ran([sys.executable, "-c", program], check=True).stdout
+    found = printed([sys.executable, "-c", program])
     assert "boto3_config" in found
     assert not any(f"penstock.client.{name}" in found for name in ("transfers", "queues"))

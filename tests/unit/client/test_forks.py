@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.client.forks import OfOneProcess
-from tests.programs import ran
+from tests.programs import printed, ran
 
 ROOT = Path(__file__).parents[3]
 _PRODUCER = """
@@ -168,4 +168,4 @@ consumer.stop()
 may_end.set()
 print(os.waitpid(child, 0)[1])
 """
-    assert ran([sys.executable, "-c", program], cwd=ROOT, timeout=60).stdout == "0\n"
+    assert printed([sys.executable, "-c", program], cwd=ROOT, timeout=60) == "0\n"

@@ -13,7 +13,7 @@ from s3transfer.manager import TransferManager
 from penstock.client import aiobotocore, awscrt, boto3, s3fs, sdk_client
 from penstock.units import GiB, MiB
 from tests import advice as answers
-from tests.programs import ran
+from tests.programs import printed
 
 an_advice = partial(
     answers.an_advice,
@@ -155,5 +155,4 @@ def test_an_adapter_imports_without_its_library_and_without_ours(module: str) ->
         f"import sys, penstock.client.{module}; print(*(m.partition('.')[0] for m in sys.modules if 'site-packages' "
         "in (getattr(sys.modules[m], '__file__', None) or '')))"
     )
-    done = ran([sys.executable, "-c", program], check=True)
-    assert FOREIGN.isdisjoint(done.stdout.split())
+    assert FOREIGN.isdisjoint(printed([sys.executable, "-c", program]).split())

@@ -23,7 +23,7 @@ from penstock.client.transfers.reader import ObjectReader, open_object
 from penstock.client.transfers.reading import merged
 from penstock.units import KiB, MiB
 from tests.advice import a_download_advice
-from tests.programs import ran
+from tests.programs import printed
 from tests.sdk import a_meta
 
 ROOT = Path(__file__).parents[3]
@@ -340,7 +340,7 @@ while not file._ahead or file._ahead[-1].start < 512 << 10:
     file.read(32 << 10)
 print("read")
 """
-    assert ran([sys.executable, "-c", program], cwd=ROOT, timeout=60).stdout == "read\n"
+    assert printed([sys.executable, "-c", program], cwd=ROOT, timeout=60) == "read\n"
 
 
 def test_a_forked_child_reads_on() -> None:
@@ -359,7 +359,7 @@ with reading(Store()) as file:
         os._exit(not file.read(7) == CONTENT[5:12])
     print(os.waitpid(child, 0)[1], file.read(7) == CONTENT[5:12])
 """
-    assert ran([sys.executable, "-c", program], cwd=ROOT, timeout=60).stdout == "0 True\n"
+    assert printed([sys.executable, "-c", program], cwd=ROOT, timeout=60) == "0 True\n"
 
 
 def test_advice_that_cannot_be_read_keeps_nobody_from_reading(caplog: pytest.LogCaptureFixture) -> None:

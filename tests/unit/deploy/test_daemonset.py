@@ -11,7 +11,7 @@ import yaml
 
 from penstock.daemon.config import Configuration
 from penstock.daemon.config_files import load
-from tests.programs import ran
+from tests.programs import printed
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 MANIFEST = DEPLOY / "daemonset.yaml"
@@ -62,6 +62,4 @@ def test_the_manifest_is_valid() -> None:
     """By the schemas of Kubernetes."""
     if shutil.which("kubernetes-validate") is None:
         pytest.skip("kubernetes-validate is not installed: pip install kubernetes-validate")
-    command = ["kubernetes-validate", "--strict", str(MANIFEST)]
-    judged = ran(command)
-    assert judged.returncode == 0, judged.stdout + judged.stderr
+    printed(["kubernetes-validate", "--strict", str(MANIFEST)])

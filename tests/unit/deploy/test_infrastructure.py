@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from penstock.daemon.config import Configuration
-from tests.programs import ran
+from tests.programs import printed, ran
 
 ROOT = Path(__file__).parents[3]
 TEMPLATE = ROOT / "deploy/cloudformation.yaml"
@@ -58,8 +58,7 @@ def test_cloudformation_is_valid() -> None:
     """By the linter of AWS."""
     if shutil.which("cfn-lint") is None:
         pytest.skip("cfn-lint is not installed: pip install cfn-lint")
-    judged = ran(["cfn-lint", str(TEMPLATE)])
-    assert (judged.returncode, judged.stdout) == (0, ""), judged.stdout + judged.stderr
+    assert printed(["cfn-lint", str(TEMPLATE)]) == ""
 
 
 @pytest.mark.real
@@ -72,5 +71,4 @@ def test_terraform_is_valid(tmp_path: Path) -> None:
     ready = ran(["terraform", "init", "-backend=false"], cwd=tmp_path)
     if ready.returncode != 0:
         pytest.skip(f"the provider cannot be had: {ready.stderr[-200:]}")
-    judged = ran(["terraform", "validate"], cwd=tmp_path)
-    assert judged.returncode == 0, judged.stdout + judged.stderr
+    printed(["terraform", "validate"], cwd=tmp_path)

@@ -12,7 +12,7 @@ import pytest
 
 from penstock.cli.main import cli
 from penstock.daemon import metrics
-from tests.programs import ran
+from tests.programs import printed
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 DASHBOARD = json.loads((DEPLOY / "grafana/penstock.json").read_text(encoding="utf-8"))
@@ -61,5 +61,4 @@ def test_prometheus_takes_every_expression(tmp_path: Path) -> None:
     rules = [{"record": f"panel:{index}", "expr": expression} for index, expression in enumerate(asked)]
     panels = tmp_path / "panels.yaml"
     panels.write_text(json.dumps({"groups": [{"name": "panels", "rules": rules}]}), encoding="utf-8")
-    done = ran(["promtool", "check", "rules", str(RULES), str(panels)])
-    assert done.returncode == 0, done.stdout + done.stderr
+    printed(["promtool", "check", "rules", str(RULES), str(panels)])

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from penstock.lab.link import LinkTruth
 from penstock.lab.worlds import NEAR, World
 from penstock.trial.stage import CREDENTIALS, Process, daemon, lab_endpoint, status_of
 from tests.programs import printed
-from tests.real.servers import plain_client
+from tests.real.servers import REGION, plain_client
 from tests.waiting import until
 
 FAST = World(
@@ -61,18 +61,33 @@ def lab_endpoints(directory: Path, world: World, bucket: str) -> Iterator[dict[s
 
 
 class DaemonHouse:
-    """A daemon's folders and configuration; `s3` and `sqs` are unmodified clients of the servers that it probes."""
+    """A daemon's folders and configuration; `s3` and `sqs` are unmodified clients of the servers that it probes.
+
+    `urls` are those that it is told of the two, and `direct_urls` the shorter ways there, if there are any.
+    """
 
     def __init__(
-        self, directory: Path, configuration: str, *, s3: Any, sqs: Any, bucket: str, wait_seconds_max: float
+        self,
+        directory: Path,
+        configuration: str,
+        *,
+        urls: Mapping[str, str],
+        bucket: str,
+        direct_urls: Mapping[str, str] | None = None,
+        region: str = REGION,
+        wait_seconds_max: float = 120.0,
     ) -> None:
+        where = {f"{service}_url": url for service, url in urls.items()}
         self.directory = directory
         self.socket_path = directory / "run/penstock.sock"
         self.configuration_file = directory / "penstock.toml"
-        self.configuration_file.write_text(configuration)
+        self.configuration_file.write_text(
+            configuration.format(directory=directory, region=region, bucket=bucket, **where)
+        )
         for name in ("state", "run"):
             (directory / name).mkdir()
-        self.s3, self.sqs = s3, sqs
+        direct_urls = direct_urls or urls
+        self.s3, self.sqs = (plain_client(service, direct_urls[service]) for service in ("s3", "sqs"))
         self._bucket = bucket
         self._wait_seconds_max = wait_seconds_max
 

@@ -24,7 +24,6 @@ from penstock.trial.stage import CREDENTIALS, process, status_of
 from tests.daemon_house import BOUNDLESS, FAST, HERE, DaemonHouse, lab_endpoints
 from tests.loopback import Answers, Server, serving
 from tests.programs import ran
-from tests.real.servers import plain_client
 from tests.waiting import until
 
 WAIT_SECONDS_MAX = 120.0
@@ -57,14 +56,7 @@ def endpoints(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, st
 @pytest.fixture
 def stage(tmp_path: Path, endpoints: dict[str, str]) -> DaemonHouse:
     """A place in the lab, and no daemon yet."""
-    urls = {f"{service}_url": url for service, url in endpoints.items()}
-    return DaemonHouse(
-        tmp_path,
-        CONFIGURATION.format(directory=tmp_path, region="lab-1", **urls),
-        **{service: plain_client(service, url) for service, url in endpoints.items()},
-        bucket=BUCKET,
-        wait_seconds_max=WAIT_SECONDS_MAX,
-    )
+    return DaemonHouse(tmp_path, CONFIGURATION, urls=endpoints, bucket=BUCKET, region="lab-1")
 
 
 def run_daemon(stage: DaemonHouse, **environment: str) -> subprocess.CompletedProcess[str]:

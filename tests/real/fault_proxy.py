@@ -27,8 +27,7 @@ from penstock.lab.link import LinkTruth
 from penstock.lab.s3 import S3Service
 from penstock.lab.server import serving
 from tests.daemon_house import DaemonHouse
-from tests.real.servers import REGION, plain_client
-from tests.real.test_daemon_on_real_servers import A_REGION_AWAY, CONFIGURATION
+from tests.real.far_away import A_REGION_AWAY, CONFIGURATION
 
 _SECONDS_OF_SILENCE = 3600.0
 
@@ -219,9 +218,9 @@ def faulty_ways(
     with between(A_REGION_AWAY, s3_url) as (s3, to_s3), between(A_REGION_AWAY, sqs_url) as (sqs, to_sqs):
         house = DaemonHouse(
             directory,
-            configuration.format(directory=directory, region=REGION, s3_url=s3, sqs_url=sqs, bucket=bucket),
-            s3=plain_client("s3", s3_url),
-            sqs=plain_client("sqs", sqs_url),
+            configuration,
+            urls={"s3": s3, "sqs": sqs},
+            direct_urls={"s3": s3_url, "sqs": sqs_url},
             bucket=bucket,
             wait_seconds_max=wait_seconds_max,
         )

@@ -1,6 +1,5 @@
 """The real daemon on an S3 and an SQS that others wrote: it learns, advises, survives a kill and leaves nothing."""
 
-import contextlib
 import os
 import signal
 import sys
@@ -10,63 +9,17 @@ from typing import Any
 
 import pytest
 
-from penstock.lab.link import LinkTruth
 from penstock.trial.stage import process
-from tests.daemon_house import BOUNDLESS, HERE, DaemonHouse, has_measured
-from tests.real.servers import REGION, at_the_end_of, plain_client
+from tests.daemon_house import DaemonHouse, has_measured
+from tests.real.far_away import a_region_away
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1200)]  # the first test waits for the build
-
-WAIT_SECONDS_MAX = 90.0
-# Without any distance a request takes as long as a busy machine makes its event loop late, and the daemon rightly
-# refuses to call that a measurement.
-A_REGION_AWAY = LinkTruth(
-    round_trip_seconds=0.010,
-    connection_rate_bytes_per_second=10e6,
-    host_rate_bytes_per_second=35e6,
-    service_latency_seconds_median=0.020,
-)
-CONFIGURATION = f"""{HERE}
-[probes.s3_upload]
-is_enabled = true
-bucket = "{{bucket}}"
-object_size_bytes = ["24MiB"]
-mean_interval_seconds = "0.3s"
-duration_seconds_max = "3s"
-thread_count_max = 8
-[probes.s3_download]
-is_enabled = true
-bucket = "{{bucket}}"
-object_size_bytes = ["24MiB"]
-mean_interval_seconds = "0.3s"
-duration_seconds_max = "5s"
-thread_count_max = 8
-[probes.sqs_delivery]
-is_enabled = true
-usd_per_day = 100
-mean_interval_seconds = "0.3s"
-duration_seconds_max = "1.5s"
-thread_count_max = 4
-{BOUNDLESS}"""
 
 
 @pytest.fixture
 def house(tmp_path: Path, s3_url: str, sqs_url: str, bucket: str) -> Iterator[DaemonHouse]:
     """A configured place for a daemon; whatever the test does, its servers are clean at the end."""
-    with contextlib.ExitStack() as paths:
-        far_s3, far_sqs = (
-            paths.enter_context(at_the_end_of(A_REGION_AWAY, url, tmp_path)) for url in (s3_url, sqs_url)
-        )
-        house = DaemonHouse(
-            tmp_path,
-            CONFIGURATION.format(
-                directory=tmp_path, region=REGION, s3_url=far_s3, sqs_url=far_sqs, bucket=bucket
-            ),
-            s3=plain_client("s3", far_s3),
-            sqs=plain_client("sqs", far_sqs),
-            bucket=bucket,
-            wait_seconds_max=WAIT_SECONDS_MAX,
-        )
+    with a_region_away(tmp_path, s3_url, sqs_url, bucket) as house:
         yield house
         assert house.leftovers() == []
 

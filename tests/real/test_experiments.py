@@ -21,8 +21,8 @@ from penstock.experiments.table import EXPERIMENTS
 from penstock.trial.stage import CREDENTIALS
 from penstock.tuning.clients import what_is_missing
 from tests.integration.test_experiments import CONFIGURATION
+from tests.real.far_away import A_REGION_AWAY
 from tests.real.servers import REGION, at_the_end_of, plain_client
-from tests.real.test_daemon_on_real_servers import A_REGION_AWAY
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1200)]  # the first test waits for the build
 

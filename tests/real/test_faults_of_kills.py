@@ -16,9 +16,9 @@ import pytest
 
 from penstock.trial.stage import status_of
 from tests.daemon_house import DaemonHouse
+from tests.real.far_away import CONFIGURATION
 from tests.real.fault_proxy import FaultProxy, faulty_ways
 from tests.real.servers import plain_client
-from tests.real.test_daemon_on_real_servers import CONFIGURATION
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(3600)]
 

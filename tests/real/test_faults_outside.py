@@ -19,9 +19,9 @@ import pytest
 from penstock.client.connection import ask
 from penstock.trial.stage import Process
 from tests.daemon_house import DaemonHouse
+from tests.real.far_away import CONFIGURATION
 from tests.real.fault_proxy import FaultProxy, faulty_ways
 from tests.real.servers import plain_client
-from tests.real.test_daemon_on_real_servers import CONFIGURATION
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1200)]
 

@@ -22,8 +22,8 @@ from penstock.probes.removal import Removal
 from penstock.trial.stage import CREDENTIALS
 from tests.daemon_house import DaemonHouse
 from tests.real import provision
+from tests.real.far_away import a_region_away
 from tests.real.servers import KEY, REGION, Minio, at_the_end_of, plain_client
-from tests.real.test_daemon_on_real_servers import A_REGION_AWAY, CONFIGURATION
 from tests.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]  # the first test waits for the build
@@ -92,21 +92,8 @@ async def test_a_run_is_cleared_by_five_requests(place: Place) -> None:
 @pytest.fixture
 def house(tmp_path: Path, place: Place, sqs_url: str) -> Iterator[DaemonHouse]:
     """A configured place for a daemon, a region away from its servers."""
-    url, bucket = place.url, place.bucket
-    with contextlib.ExitStack() as paths:
-        far_s3, far_sqs = (
-            paths.enter_context(at_the_end_of(A_REGION_AWAY, target, tmp_path)) for target in (url, sqs_url)
-        )
-        yield DaemonHouse(
-            tmp_path,
-            CONFIGURATION.format(
-                directory=tmp_path, region=REGION, s3_url=far_s3, sqs_url=far_sqs, bucket=bucket
-            ),
-            s3=plain_client("s3", url),
-            sqs=plain_client("sqs", sqs_url),
-            bucket=bucket,
-            wait_seconds_max=120.0,
-        )
+    with a_region_away(tmp_path, place.url, sqs_url, place.bucket) as house:
+        yield house
 
 
 def test_kills_at_any_moment_leave_nothing(house: DaemonHouse, place: Place) -> None:

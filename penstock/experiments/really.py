@@ -160,7 +160,7 @@ async def _site(app: App, configuration: Configuration, steps: Sequence[Step]) -
         threads = max(_connection_count(step) for step in steps)
         for name, region in regions.items():
             service = OPERATIONS[name].service
-            access = access_to(configuration.aws, service, region, threads)
+            access = access_to(configuration, service, region, threads)
             if service is Service.SQS:
                 site.queue_access = access
                 site.queues = await resources.enter_async_context(open_message_queues(access))

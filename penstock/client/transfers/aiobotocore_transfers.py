@@ -90,10 +90,13 @@ async def download_files(
     return errand.summary
 
 
-async def objects_below(s3_client: Any, bucket: str, prefix: str, folder: Path) -> list[File]:
+async def objects_below(
+    s3_client: Any, bucket: str, prefix: str, folder: Path, *, extra_args: Mapping[str, Any] | None = None
+) -> list[File]:
     """Every object below a prefix, with its size, and where it goes below a folder. Raises what aiobotocore raises."""
     files: list[File] = []
-    async for page in s3_client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
+    paginator = s3_client.get_paginator("list_objects_v2")
+    async for page in paginator.paginate(Bucket=bucket, Prefix=prefix, **(extra_args or {})):
         listed = (object_below(folder, prefix, item) for item in page.get("Contents", ()))
         files += [file for file in listed if file is not None]
     return files

@@ -188,9 +188,12 @@ def download_files(s3_client: Any, objects: Objects, bucket: str, **options: Unp
     return errand.summary
 
 
-def objects_below(s3_client: Any, bucket: str, prefix: str, folder: Path) -> Iterator[File]:
+def objects_below(
+    s3_client: Any, bucket: str, prefix: str, folder: Path, *, extra_args: Mapping[str, Any] | None = None
+) -> Iterator[File]:
     """Every object below a prefix, with its size, and where it goes below a folder. Raises what boto3 raises."""
-    for page in s3_client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
+    paginator = s3_client.get_paginator("list_objects_v2")
+    for page in paginator.paginate(Bucket=bucket, Prefix=prefix, **(extra_args or {})):
         for item in page.get("Contents", ()):
             found = object_below(folder, prefix, item)
             if found is not None:

@@ -13,8 +13,9 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from penstock.daemon.config import AwsSection, Configuration
+from penstock.daemon.config import Configuration
 from penstock.operations.operation import Service
+from penstock.operations.sections.objects import ObjectSection
 from penstock.probes.aws.access import Access
 from penstock.probes.outside import MessageQueues, ObjectStore
 
@@ -66,7 +67,7 @@ class AwsOutside:
         """With as many connections as the hungriest operation of the service needs: probes take turns."""
         enabled = self._configuration.enabled()
         needed = (section.connection_count_max for row, section in enabled if row.service is service)
-        access = access_to(self._configuration.aws, service, region, max(needed, default=0))
+        access = access_to(self._configuration, service, region, max(needed, default=0))
         return access if endpoint_url is None else replace(access, endpoint_url=endpoint_url)
 
     async def _opened(
@@ -82,8 +83,10 @@ class AwsOutside:
             return known[access]
 
 
-def access_to(aws: AwsSection, service: Service, region: str, thread_count_max: int) -> Access:
+def access_to(configuration: Configuration, service: Service, region: str, thread_count_max: int) -> Access:
     """As it is configured, with a connection for each of so many threads, and some beside."""
+    aws = configuration.aws
+    sections = (section for _, section in configuration.sections() if isinstance(section, ObjectSection))
     return Access(
         region=region,
         endpoint_url=aws.endpoint_urls[service],
@@ -91,6 +94,7 @@ def access_to(aws: AwsSection, service: Service, region: str, thread_count_max: 
         connection_count_max=thread_count_max + _SMALL_CONNECTION_COUNT,
         connect_timeout_seconds=aws.connect_timeout_seconds,
         read_timeout_seconds=aws.read_timeout_seconds,
+        requester_pays_buckets=frozenset(x.bucket_in(region) for x in sections if x.requester_pays),
     )
 
 

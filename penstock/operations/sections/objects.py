@@ -29,6 +29,7 @@ class ObjectSection(Section, frozen=True, kw_only=True):
     service_class: Literal["standard", "express"] = "standard"
     network_path: ObjectPath = "auto"
     bucket: BucketName = ""
+    requester_pays: bool = False
     key_prefix: KeyPrefix = "penstock-probe/"
     object_size_bytes: PayloadSizes = (64 * MiB, GiB)
     transferred_bytes_max: Bytes = 2 * GiB
@@ -69,6 +70,9 @@ class ObjectSection(Section, frozen=True, kw_only=True):
                 f'"{self.service_class}"'
             )
             yield Contradiction(key, sentence, (f"{path}.service_class",))
+        if self.requester_pays and self.service_class == "express":
+            sentence = "found true; a directory bucket is paid for by its owner"
+            yield Contradiction(f"{path}.requester_pays", sentence, (f"{path}.service_class",))
         if len(self.regions) > 1 and self.bucket and "{region}" not in self.bucket:
             count = len(self.regions)
             sentence = (

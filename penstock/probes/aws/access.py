@@ -31,6 +31,7 @@ class Access:
     endpoint_url: str | None = None  # None: as the environment and the SDK's files say; empty: AWS's own
     profile: str | None = None
     credentials: Credentials | None = None
+    requester_pays_buckets: frozenset[str] = frozenset()  # they answer nobody who does not say that he pays
     follows_bucket: bool = False  # into another region, which would be measured in place of this one
     connection_count_max: int = CONNECTION_COUNT_MAX
     connect_timeout_seconds: float = CONNECT_TIMEOUT_SECONDS

@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from email.utils import parsedate_to_datetime
+from functools import partial
 from os.path import commonprefix
 from typing import Any
 
@@ -52,6 +53,9 @@ async def open_object_store(access: Access) -> AsyncIterator[AwsObjectStore]:
         if not access.follows_bucket:
             client.meta.events.register_last("before-parameter-build.s3", _stay_in_region)
         client.meta.events.register("before-call.s3.DeleteObjects", _add_digest)
+        if access.requester_pays_buckets:
+            confirm = partial(_confirm_payer, access.requester_pays_buckets)
+            client.meta.events.register("before-parameter-build.s3", confirm)
         yield AwsObjectStore(client, access)
 
 
@@ -261,6 +265,12 @@ class AwsObjectStore:
 def _stay_in_region(context: dict[str, Any], **_: Any) -> None:
     """Call the request redirected already: botocore would follow silently, and measure another region."""
     context.setdefault("s3_redirect", {})["redirected"] = True
+
+
+def _confirm_payer(buckets: Collection[str], params: dict[str, Any], model: Any, **_: Any) -> None:
+    """Say to whom what is asked of these buckets is billed."""
+    if params.get("Bucket") in buckets and "RequestPayer" in model.input_shape.members:
+        params["RequestPayer"] = "requester"
 
 
 async def _listed(pages: AsyncIterator[Mapping[str, Any]]) -> AsyncIterator[Mapping[str, Any]]:

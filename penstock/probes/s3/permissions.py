@@ -23,7 +23,9 @@ _HAS_VERSIONS = (
 )
 _WITHOUT_VERSIONS = "name a bucket of the probes' own that keeps none"
 _NO_OBJECT = "put the object there, or name another in object_key"
-_WHO_PAYS = "; where the requester pays it is denied all the same, for no probe says that it will: name another bucket"
+_WHO_PAYS = (
+    "; where the requester pays it is denied all the same, unless requester_pays says that this account does"
+)
 
 
 async def try_uploads(

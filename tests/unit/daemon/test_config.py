@@ -556,6 +556,10 @@ def test_a_bucket_that_is_missing_is_missed_in_the_file_that_wants_it(stated: st
             '[probes.s3_upload]\nis_enabled = true\nbucket = "probe--use1-az4--x-s3"',
             "probes.s3_upload.bucket",
         ),
+        (
+            '[probes.s3_download]\nbucket = "p--use1-az4--x-s3"\nservice_class = "express"\nrequester_pays = true',
+            "probes.s3_download.requester_pays",
+        ),
     ],
 )
 def test_a_probe_that_is_enabled_has_what_it_needs(tmp_path: Path, text: str, key: str) -> None:

@@ -31,7 +31,11 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 
 @pytest.fixture(autouse=True)
 def _nothing_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The SDKs read the environment and ~/.aws: a developer's profile must not change what a test asserts."""
+    """The SDKs read the environment and ~/.aws: a developer's profile must not change what a test asserts.
+
+    Nor must a limit of memory under which the suite is run.
+    """
+    monkeypatch.setattr("penstock.client.confinement.memory_limit_bytes", lambda: None)
     for name in list(os.environ):
         if name.startswith(("AWS_", "PENSTOCK_", "NOTIFY_", "LISTEN_")):
             monkeypatch.delenv(name)

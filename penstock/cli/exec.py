@@ -25,6 +25,7 @@ from penstock.cli.query import (
     store_option,
 )
 from penstock.cli.trouble import TroubleError, WrongUsageError, cannot_run
+from penstock.client.confinement import memory_share_bytes
 from penstock.client.sdk_client import is_directory_bucket
 from penstock.client.targets.launch import (
     PROGRAMS,
@@ -141,6 +142,9 @@ def _advised(
     asked = {name: value for name, value in stated.items() if name != "is_reading"}
     if asked["service_class"] is None and any(map(_is_of_directory_bucket, command)):
         asked["service_class"] = "express"
+    asked["memory_bytes_max"] = (
+        asked["memory_bytes_max"] or memory_share_bytes()
+    )  # the client is in this pod, too
     material = None
     if target.name == program.target:
         source = source_of(program, command, verb)

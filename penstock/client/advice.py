@@ -18,6 +18,7 @@ from _thread import allocate_lock  # `threading` costs an application an import
 from datetime import datetime, timezone
 
 from penstock.client.complaint import complain
+from penstock.client.confinement import memory_share_bytes
 from penstock.client.connection import Connections, NoDaemonError, snapshot_path, socket_path, with_parameters
 from penstock.client.operations import ADVISED_FIELDS, SDK_DEFAULTS
 from penstock.client.sizes import SIZE_BYTES_MAX, read_size
@@ -135,6 +136,7 @@ class Adviser:
 
         The size may be text, such as ``"1GiB"``. `demand` takes the names of the socket's query: region, objective,
         memory_bytes_max, ... What the daemon does not know, or cannot read, gets the defaults and a line in the log.
+        Where the memory of this process is limited, as in a pod, half of that is memory_bytes_max, unless you state it.
 
         A daemon that hangs is waited for half a second in all, and then left alone for five, whatever is asked; a host
         without time for this process may add to that.
@@ -157,7 +159,10 @@ class Adviser:
         if remembered is not None and time.monotonic() < remembered[0]:
             return remembered[1]
         try:
+            share = None if "memory_bytes_max" in demand else memory_share_bytes()
             standing = None if demand else self._nearest(operation, payload_size_bytes)
+            if share is not None and (standing is None or standing.derived.get("memory_bytes", 0) > share):
+                standing, demand = None, {**demand, "memory_bytes_max": share}
             if standing is None and payload_size_bytes == 0:  # an empty file is nobody's mistake
                 return default_advice(operation, 0, "there is nothing to be moved")
             advice = standing or self._ask_who_answers(operation, payload_size_bytes, demand)

@@ -22,6 +22,7 @@ import weakref
 
 from penstock.client.advice import Advice, StaleAdviceError, default_advice, in_force
 from penstock.client.complaint import complain
+from penstock.client.confinement import memory_share_bytes
 from penstock.client.connection import NoDaemonError, RefusedError, Stream, socket_path
 from penstock.client.sizes import size_or_none
 
@@ -162,7 +163,7 @@ class Lease(Share):
     def _take(self, has_ended: threading.Event, seconds_max: float) -> bool:
         """Ask for it, and hear the first share. Returns whether there will be more."""
         try:
-            claim = _claim(self._demand, self._terms)
+            claim = _claim({"memory_bytes_max": memory_share_bytes(), **self._demand}, self._terms)
             stream = Stream(self._socket_path, "POST", "/v1/leases", claim, seconds_max)
         except Exception as trouble:  # noqa: BLE001 - of what the application states, too: it may be anything
             self._do_without(trouble, has_ended)

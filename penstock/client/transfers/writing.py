@@ -13,6 +13,7 @@ from math import ceil
 from time import monotonic
 
 from penstock.client.arguments import advised
+from penstock.client.confinement import memory_share_bytes
 from penstock.client.operations import S3_UPLOAD
 from penstock.client.pace import Pace
 from penstock.client.sdk_client import advise_in, has_equal_parts, place_of, pool_count_of
@@ -98,7 +99,7 @@ class Writing:
         # What is advised is for all objects that are written at a time, and no more than their parts.
         count = min(told.thread_count // told.object_count, ceil(size / part))
         self.thread_count = min(max(1, count), pool_count_of(self._client))
-        most = size_or_none(demand.get("memory_bytes_max"))
+        most = size_or_none(demand.get("memory_bytes_max", memory_share_bytes()))
         room_bytes = self.thread_count * part
         self._room_bytes = min(room_bytes, most - part) if most else room_bytes  # one is being filled
         self._pace.per_second = told.rate_limit_bytes_per_second

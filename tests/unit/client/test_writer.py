@@ -133,6 +133,12 @@ def test_a_stated_memory_holds_the_part_that_is_filled_too() -> None:
     parts_held(Store(), 2, advice=advice(threads=3), memory_bytes_max="15MiB")
 
 
+def test_a_limit_of_the_pod_holds_where_none_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of it, and the part that is filled too."""
+    monkeypatch.setattr("penstock.client.transfers.writing.memory_share_bytes", lambda: 15 * MiB)
+    parts_held(Store(), 2, advice=advice(threads=3))
+
+
 def test_a_client_that_keeps_few_connections_has_as_many_parts_under_way() -> None:
     """Others would be made anew for each part."""
     store = Store()

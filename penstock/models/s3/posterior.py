@@ -81,9 +81,11 @@ class Posterior:
         """Of the logarithm of each throughput that was measured, beside what is expected of its setting."""
         if self.shapes is not None:
             seen = self._sightings
-            return seen.log_values - shapeless.means(seen, self.shapes, seen.points).mean(axis=0)
+            expected = shapeless.means(seen, self.shapes, seen.points)
+            return np.asarray(seen.log_values - expected.mean(axis=0), dtype=np.float64)
         law = self.evidence.law()(self.draws)[:, self.evidence.is_throughput()]
-        return self._data.log_values - self._beside(law, self._data.coordinates).mean(axis=0)
+        expected = self._beside(law, self._data.coordinates)
+        return np.asarray(self._data.log_values - expected.mean(axis=0), dtype=np.float64)
 
     @cached_property
     def _data(self) -> Measurements:

@@ -164,10 +164,13 @@ def _forecast(
 ) -> Forecast:
     standing = sum((cost for name, cost in tariffs.standing_costs() if name == row.name), Cost())
     paid = [tariffs.of(row, region) for region in tariffs.regions(section)]
+    at_most = _at_most(section, paid, limit)
+    if wish.probe_count and not wish.cost.transferred_bytes:  # nothing of it passes the host, however often
+        at_most = dataclasses.replace(at_most, transferred_bytes=0)
     return Forecast(
         operation=row.name,
         way=tariffs.ways[row.name],
-        at_most=_at_most(section, paid, limit),
+        at_most=at_most,
         typically=wish.cost * part + standing,
         probe_count_wanted=wish.probe_count + wish.unpaid_count,
         probe_count=wish.probe_count * part,

@@ -22,6 +22,7 @@ from penstock.lab.virtual_time import VirtualClock
 from penstock.operations.operation import Operation
 from penstock.operations.table import OPERATIONS
 from penstock.units import GiB, MiB
+from penstock.vocabulary import Cost
 from tests.inline_thinker import InlineThinker
 from tests.unit.daemon.house import Outside
 
@@ -168,6 +169,21 @@ def test_a_probe_that_may_not_ask_enough_is_not_short_of_dollars(
     assert found.bound_by == key
     assert found.warning is not None
     assert found.warning.endswith(f"raise {key}")
+
+
+def test_what_moves_nothing_moves_nothing_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many dollars there are for bytes: probes whose bytes do not pass the host take none of them."""
+    upload = OPERATIONS["s3_upload"]
+    costs = type(upload.model).probe_costs
+
+    def of_requests_alone(*arguments: Any) -> list[Cost]:
+        return [dataclasses.replace(cost, transferred_bytes=0) for cost in costs(*arguments)]
+
+    assert forecast(upload).at_most.transferred_bytes > 0
+    monkeypatch.setattr(type(upload.model), "probe_costs", of_requests_alone)
+    found = forecast(upload)
+    assert (found.typically.transferred_bytes, found.at_most.transferred_bytes) == (0, 0)
+    assert found.at_most.request_count > 0
 
 
 def test_the_way_decides_what_is_paid_for() -> None:

@@ -80,7 +80,10 @@ async def found_out(section: HostSection, known: HostIdentity) -> None:
 
 def host_name() -> str:
     """What tells the queues of hosts apart that share an account, in characters that a queue's name may have: 24."""
-    name = re.sub(r"[^A-Za-z0-9-]", "-", platform.node())[:17] or "host"  # ip-172-31-100-200
+    own = platform.node().partition(".")[
+        0
+    ]  # ip-172-31-100-200; a pod is told from its like by how its name ends
+    name = re.sub(r"[^A-Za-z0-9-]", "-", own)[-17:].strip("-") or "host"
     return f"{name}-{machine()[:6]}"
 
 
@@ -95,8 +98,9 @@ def machine(root: Path = Path("/")) -> str:
 
 
 def machine_seed(root: Path = Path("/")) -> int:
-    """A seed for each machine: hosts of a fleet must not probe in step."""
-    return int(machine(root), 16) >> 1
+    """A seed for each host: those of a fleet must not probe in step, and pods of one machine are several."""
+    told = f"{machine(root)}/{platform.node()}"
+    return int.from_bytes(hashlib.blake2b(told.encode(), digest_size=8).digest()) >> 1
 
 
 async def _instance_identity(endpoint_url: str) -> tuple[dict[str, str], str, str]:

@@ -17,6 +17,17 @@ def test_a_host_of_any_name_can_have_its_queue(monkeypatch: pytest.MonkeyPatch) 
     assert len(f"{'p' * 40}-{name}-0123abcd.fifo") <= 80
 
 
+def test_pods_of_one_machine_are_hosts_of_their_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """They share the board, and how their names begin; else each would remove the queue of the other."""
+    names, seeds = set(), set()
+    for pod in ("application-7d4b9c6f5d-x2x4z", "application-7d4b9c6f5d-k8k9w", "a", "-", ""):
+        monkeypatch.setattr("platform.node", lambda pod=pod: pod)
+        names.add(instance.host_name())
+        seeds.add(instance.machine_seed(tmp_path))
+    assert (len(names), len(seeds)) == (4, 5)
+    assert all(len(name) <= 24 for name in names)
+
+
 def test_machine_seed_stays_and_differs(tmp_path: Path) -> None:
     """Each machine has its own, always the same, whatever disk it was started from; one that tells none has a name."""
     for name, disk, board in (("a", "a", "1"), ("b", "b", "1"), ("copy of a", "a", "2")):

@@ -24,8 +24,8 @@ from penstock.report.wording import (
     place_words,
     span,
 )
-from penstock.units import counted, format_bytes, format_seconds, label, number
-from penstock.vocabulary import Basis, Estimate
+from penstock.units import counted, format_bytes, format_seconds, label, number, quantity
+from penstock.vocabulary import Basis, Estimate, Origin, Setting, setting_values
 
 STRIP_DAY_COUNT_MAX = 60
 COPY_COUNT_SHOWN = 4  # open to the eye; the others are one click away
@@ -126,12 +126,13 @@ def _facts(
     seen = "reported" if made.basis is Basis.REPORTED else "measured"
     facts.append(("How fresh", f"{seen} {age_words(made.newest_observation_at, now)}; {until}"))
     facts += _refutation(place.value_metric, expected, advice, verdict.gains)
+    facts += _tried(place, advice)
     facts += _limits(advice)
     facts.append(("What it cost", _cost(verdict, is_in_full=True)))
     return facts
 
 
-_MOVED = {"bytes_per_second": (1e9, "1 GB"), "messages_per_second": (1e6, "a million messages")}
+_MOVED = {"bytes_per_second": (1e12, "1 TB"), "messages_per_second": (1e6, "a million messages")}
 
 
 def _worth(
@@ -142,8 +143,11 @@ def _worth(
     for ending, (amount, words) in _MOVED.items():
         if metric.endswith(ending) and gains and gains[0].gain.low > 1.0:
             seconds = amount / expected.expected
-            alone = f"{gains[0].client} by itself takes {format_seconds(seconds * gains[0].gain.expected)}"
-            found.append(f"{words} in {format_seconds(seconds)}, where {alone}")
+            alone = seconds * gains[0].gain.expected
+            by_itself = f"where {gains[0].client} by itself takes {format_seconds(alone)}"
+            found.append(
+                f"{words} in {format_seconds(seconds)}, {by_itself}: {format_seconds(alone - seconds)} less"
+            )
     for name, price in advice.default_prices.items():
         if f"{derived.get(name, price):.2g}" != f"{price:.2g}":
             found.append(f"{_usd(derived[name])} {label(name).removeprefix('usd ')} instead of {_usd(price)}")
@@ -180,6 +184,42 @@ def _refutation(
     if default != expected:
         words += f", or of the advised setting outside {span(metric, expected)}"
     return [("What would refute it", words)]
+
+
+def _tried(place: PlaceFindings, advice: Advice) -> list[tuple[str, str]]:
+    """What probes of the same size got from other settings, while the place was what it is now."""
+    setting, size = advice.recommendation.setting, advice.payload_size_bytes
+    mine = _thread_count(setting)
+    groups: dict[str, list[float]] = {"fewer threads": [], "as many threads": [], "more threads": []}
+    tried = [
+        each
+        for each in place.measured
+        if each.origin == Origin.PROBE.value
+        and (each.context.payload_size_bytes, each.setting == setting) == (size, False)
+        and place.is_about_now(each.started_at)
+    ]
+    for each in tried:
+        theirs = _thread_count(each.setting)
+        groups[
+            "fewer threads" if theirs < mine else "more threads" if theirs > mine else "as many threads"
+        ].append(each.value)
+    words = [f"{name} {_reach(place.value_metric, values)}" for name, values in groups.items() if values]
+    troubled = sum(each.throttled_count + each.failed_count > 0 for each in tried)
+    if troubled:
+        words.append(f"requests refused or failed in {troubled} of them")
+    return [("What other settings gave", capital("; ".join(words)))] if words else []
+
+
+def _reach(metric: str, values: list[float]) -> str:
+    """``18 to 144 MB/s (3 measurements)``; of one measurement just the one value."""
+    low, high = min(values), max(values)
+    words = span(metric, Estimate(low, low, high)) if low < high else quantity(metric, low)
+    return f"{words} ({counted(len(values), 'measurement')})"
+
+
+def _thread_count(setting: Setting) -> float:
+    """All threads: of a queue those that send, receive and delete."""
+    return sum(value for name, value in setting_values(setting).items() if name.endswith("thread_count"))
 
 
 def _limits(advice: Advice) -> list[tuple[str, str]]:

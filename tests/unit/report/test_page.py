@@ -8,16 +8,18 @@ import hashlib
 import tomllib
 from html.parser import HTMLParser
 from importlib import resources
+from typing import Any
 
 import pytest
 
 from penstock.models.s3.upload import S3UploadSetting
 from penstock.models.study import Study, Trace, known
 from penstock.report.anchors import figures_of, place_anchor
+from penstock.report.changes import ChangeFinding
 from penstock.report.evidence_figures import study_figure
 from penstock.report.figure import Figure
 from penstock.report.figures import _client_points, place_figures
-from penstock.report.findings import PlaceFindings, Report
+from penstock.report.findings import Measured, PlaceFindings, Report
 from penstock.report.first_screen import first_screens
 from penstock.report.markdown import escape, render_markdown
 from penstock.report.page import render_html
@@ -392,9 +394,38 @@ def test_the_first_screen_says_what_a_gain_is_worth() -> None:
         (screen,) = first_screens(dataclasses.replace(report, places=(shown,)))
         return dict(screen.facts).get("What it is worth")
 
-    assert worth(Estimate(1.5, 2.0, 2.5), prices=False) == "1 GB in 10 s, where boto3 by itself takes 20 s"
+    assert worth(Estimate(1.5, 2.0, 2.5), prices=False) == (
+        "1 TB in 2.78 h, where boto3 by itself takes 5.56 h: 2.78 h less"
+    )
     assert worth(Estimate(0.9, 1.1, 1.3), prices=True) == "$0.12 per million objects instead of $1.20"
     assert worth(Estimate(0.9, 1.1, 1.3), prices=False) is None
+
+
+def test_the_first_screen_says_what_other_settings_gave() -> None:
+    """Fewer threads, more, and how often requests were refused; of this size, and since the place changed."""
+    report = a_report()
+    (place,) = report.places
+    advised = next(a for a in place.ordinary_advice).recommendation.setting
+    (one, *_) = place.measured
+
+    def measured(thread_count: int, value: float, **other: Any) -> Measured:
+        setting = dataclasses.replace(advised, thread_count=thread_count)
+        return dataclasses.replace(one, setting=setting, value=value, **other)
+
+    def told(*those: Measured, changes: tuple[ChangeFinding, ...] = ()) -> str | None:
+        shown = dataclasses.replace(place, measured=those, changes=changes)
+        (screen,) = first_screens(dataclasses.replace(report, places=(shown,)))
+        return dict(screen.facts).get("What other settings gave")
+
+    count = advised.thread_count
+    fewer = [measured(1, 18e6), measured(count - 1, 120e6, throttled_count=2)]
+    reported = measured(1, 9e9, origin=Origin.APPLICATION.value)
+    assert told(*fewer, measured(count, 300e6), measured(count + 9, 150e6), reported) == (
+        "Fewer threads 18 to 120 MB/s (2 measurements); more threads 150 MB/s (1 measurement); "
+        "requests refused or failed in 1 of them"
+    )
+    assert told(measured(count, 300e6)) is None
+    assert told(*fewer, changes=place.changes) is None
 
 
 def test_one_promise_that_was_kept_is_no_record() -> None:

@@ -8,6 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cli.main import cli
+from penstock.client import advise
+from penstock.client.operations import SDK_DEFAULTS
 from penstock.client.targets.launch import PROGRAMS
 from penstock.client.targets.table import TARGETS
 from tests.integration.scripted_advisor import served_in_thread
@@ -44,3 +46,12 @@ def test_there_are_examples_of_both() -> None:
     """The patterns above find what they are for."""
     assert len(EXPORTS) >= 5
     assert len(RUNS) >= 4
+
+
+def test_a_socket_that_is_none_has_the_sdk_work_as_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the page has it for tests that shall not depend on a daemon."""
+    assert "`PENSTOCK_SOCKET=/dev/null`" in PAGE
+    monkeypatch.setenv("PENSTOCK_SOCKET", "/dev/null")
+    monkeypatch.delenv("PENSTOCK_SNAPSHOT", raising=False)
+    advice = advise("s3_upload", 1 << 30)
+    assert (advice.basis, advice.setting) == ("default", SDK_DEFAULTS["s3_upload"]["setting"])

@@ -165,7 +165,10 @@ def test_throttling_does_not_stop_the_days() -> None:
 
 
 def beside(*neighbours: Neighbour) -> Week:
-    """A quarter of an hour on a host of a known type, with a probe every minute or so; it carries 94 MB/s."""
+    """A quarter of an hour on a host of a known type, with a probe every minute or so; it carries 94 MB/s.
+
+    What is proposed is left to chance, for what is learned meanwhile took half of the time.
+    """
     link = dataclasses.replace(
         worlds.NEAR.link, host_rate_bytes_per_second=93.75e6, connection_rate_bytes_per_second=10e6
     )
@@ -181,6 +184,7 @@ def beside(*neighbours: Neighbour) -> Week:
             instance_type="c5.large",
             sections={"s3_upload": uploads},
             budget=BudgetSection(usd_per_day=10.0, credit_fraction_per_day=1.0, duty_cycle_fraction=0.5),
+            thinker=DiceThinker,
         )
     )
 

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+_SHOWN_CHARACTERS = 2000  # the last of what a program that failed has printed
+
 
 def ran(command: Sequence[str | Path], **options: Any) -> subprocess.CompletedProcess[str]:
     """The program when it has ended, with both its outputs; it may have failed."""
@@ -17,7 +19,7 @@ def ran(command: Sequence[str | Path], **options: Any) -> subprocess.CompletedPr
 def printed(command: Sequence[str | Path], **options: Any) -> str:
     """What a program prints that ends well."""
     done = ran(command, **options)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == 0, f"{done.stderr}\n{done.stdout[-_SHOWN_CHARACTERS:]}"
     return done.stdout
 
 

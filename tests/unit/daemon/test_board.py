@@ -10,7 +10,6 @@ from penstock.daemon import assembly
 from penstock.daemon import board as board_module
 from penstock.daemon.board import Board, nearest
 from penstock.daemon.config import Configuration, ProbesSection
-from penstock.daemon.trust import PLACE_COUNT_MAX
 from penstock.fleet.limit import FleetShare
 from penstock.models.model import Fit
 from penstock.models.s3.upload import S3UploadSetting
@@ -167,8 +166,9 @@ async def test_a_restored_board_gives_the_same_advice() -> None:
     assert (after.setting, after.basis) == (before.setting, before.basis)
 
 
-def test_places_that_users_speak_of_do_not_pile_up_over_restarts() -> None:
+def test_places_that_users_speak_of_do_not_pile_up_over_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each life lets every user speak of some; the newest are taken up again, and what was measured always."""
+    monkeypatch.setattr(board_module, "PLACE_COUNT_MAX", 4)
     board = a_board()
     reported = [
         a_fit(
@@ -177,10 +177,10 @@ def test_places_that_users_speak_of_do_not_pile_up_over_restarts() -> None:
             newest_observation_at=NOON + timedelta(minutes=i),
             state=a_learned_fit().state,
         )
-        for i in range(PLACE_COUNT_MAX + 8)
+        for i in range(6)
     ]
     board.restore([a_learned_fit(), *reported], [], NOON)
-    assert {fit.place for fit in board.fits()} == {PLACE, *(fit.place for fit in reported[8:])}
+    assert {fit.place for fit in board.fits()} == {PLACE, *(fit.place for fit in reported[2:])}
 
 
 async def test_any_size_is_answered_from_the_same_fit() -> None:

@@ -118,13 +118,14 @@ def write_days(store: Store, destination: str, host: str, since: datetime) -> di
     from penstock.analysis.files import write
     from penstock.analysis.schema import OBSERVATIONS, SPEND, file_path, spend_row
 
-    start = datetime.combine(since.astimezone(UTC).date(), datetime.min.time(), UTC)
+    start = _midnight(since)
     places = sorted({summary.context.place for summary in store.summaries()}, key=str)
     spends, written = store.spend(since=start), {}
     home = places[0] if places else None
-    last = max([SystemClock().now(), *(spend.hour_at for spend in spends)])
-    for number in range((last - start).days + 1):
-        begin = start + number * _DAY
+    begins = {start + number * _DAY for number in range((SystemClock().now() - start).days + 1)}
+    # A clock that stood years ahead for an hour worked on that day, and on none before it.
+    begins |= {_midnight(spend.hour_at) for spend in spends}
+    for begin in sorted(begins):
         day = f"{begin:%Y-%m-%d}"
         rows = _rows(store, places, begin)
         if count := write(destination, file_path(OBSERVATIONS, day, host), OBSERVATIONS, rows):
@@ -137,6 +138,11 @@ def write_days(store: Store, destination: str, host: str, since: datetime) -> di
             )
             write(destination, file_path(SPEND, day, host), SPEND, costs)
     return written
+
+
+def _midnight(moment: datetime) -> datetime:
+    """Before it."""
+    return moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def _rows(store: Store, places: list[Place], begin: datetime) -> Iterator[dict[str, Any]]:

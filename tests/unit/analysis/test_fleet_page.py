@@ -6,7 +6,8 @@ import json
 import math
 import sys
 from collections.abc import Iterator
-from datetime import timedelta
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,12 @@ from penstock.analysis.schema import (
     observation_row,
 )
 from penstock.cli.main import cli
+from penstock.cli.observations import write_days
 from penstock.daemon.memory.store import Store
 from penstock.models.s3.upload import S3UploadSetting
 from penstock.operations.table import OPERATIONS, setting_types
 from penstock.units import MiB
+from penstock.vocabulary import Cost, Spend
 from tests.factories import NOON, an_observation
 
 pytest.importorskip("pyarrow", reason="Arrow is not installed (penstock[analysis]): make test-analysis")
@@ -115,6 +118,27 @@ def test_a_host_writes_its_days_and_the_report_reads_them(tmp_path: Path) -> Non
     read = run(cli, ["report", "--from", str(fleet), "--format", "markdown", "--output", str(page_file)])
     assert read.exit_code == 0, read.output
     assert "1 observation of 1 host in" in page_file.read_text("utf-8")
+
+
+def test_a_clock_that_was_ahead_has_no_days_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each day is a question to the database and a request to the bucket, and seventy years have many."""
+    days, database = list[str](), tmp_path / "penstock.db"
+
+    def write(_destination: str, path: str, _table: str, _rows: object) -> int:
+        days.append(path.split("/")[1])
+        return 0
+
+    monkeypatch.setattr(files, "write", write)
+    with closing(Store(database, setting_types())) as store:
+        ahead = datetime(2099, 5, 1, 12, tzinfo=UTC)
+        store.add_observations([an_observation(started_at=ahead)])
+        store.add_spend(Spend(hour_at=ahead, operation="s3_upload", cost=Cost(usd=0.1)))
+        with closing(Store.open_read_only(database, setting_types())) as reading:
+            write_days(reading, "x", "h", datetime.now(UTC) - timedelta(days=1))
+    assert "day=2099-05-01" in days
+    assert len(set(days)) <= 4
 
 
 def test_what_another_version_wrote_is_no_evidence() -> None:

@@ -47,19 +47,24 @@ MEASURED = (
     "client_cpu_fraction",
 )
 _NUMBER_MAX = 1e15
+_NAME_LENGTH_MAX = 64  # of a place, a host, a day
 
 
 def _sound(columns: Mapping[str, str], names: Iterable[str]) -> str:
-    is_number = {"bigint", "double"}.__contains__
-    return " AND ".join(  # what is no number (NaN) is above all numbers
-        f"{name} BETWEEN 0 AND {_NUMBER_MAX}" if is_number(columns.get(name)) else f"{name} IS NOT NULL"
+    conditions = {
+        **dict.fromkeys(("bigint", "double"), f"BETWEEN 0 AND {_NUMBER_MAX}"),  # NaN is above all numbers
+        "timestamp": "IS NOT NULL",
+    }
+    is_name = f"BETWEEN 1 AND {_NAME_LENGTH_MAX}"
+    return " AND ".join(
+        f"length({name}) {is_name}" if columns[name] == "string" else f"{name} {conditions[columns[name]]}"
         for name in names
     )
 
 
 SOUND: Mapping[str, str] = {
-    OBSERVATIONS: _sound(OBSERVATION_COLUMNS, (*MEASURED, "document")),
-    SPEND: _sound(SPEND_COLUMNS, (*SPEND_COLUMNS, *PARTITIONS)),
+    OBSERVATIONS: f"document IS NOT NULL AND {_sound({**OBSERVATION_COLUMNS, **PARTITIONS}, MEASURED)}",
+    SPEND: _sound(columns := {**SPEND_COLUMNS, **PARTITIONS}, columns),
 }
 _PLACE = ", ".join(PLACE)
 _ON = " AND ".join(f"o.{name} = n.{name}" for name in PLACE)

@@ -176,7 +176,15 @@ def test_what_no_probe_can_have_measured_is_no_evidence(lie: dict[str, Any]) -> 
 
 
 @pytest.mark.parametrize(
-    "lie", [dict.fromkeys(OBSERVATION_COLUMNS), {"region": None}, {"document": None}, {"value": math.nan}]
+    "lie",
+    [
+        dict.fromkeys(OBSERVATION_COLUMNS),
+        {"region": None},
+        {"region": "x" * 4_000_000},
+        {"document": None},
+        {"value": math.nan},
+    ],
+    ids=["nothing", "nowhere", "far too long", "no document", "no number"],
 )
 def test_rows_that_no_host_writes_are_left_out(tmp_path: Path, lie: dict[str, Any]) -> None:
     """The page is of the others."""

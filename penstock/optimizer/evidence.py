@@ -13,7 +13,7 @@ from penstock.optimizer import objective
 from penstock.vocabulary import Context, Observation, setting_values
 
 STEP_RATIO_MAX = 4.0  # connections of what is tried next over the most that went well
-_CELL_COUNT_MAX = 64
+_CELL_COUNT_MAX = 64  # the newest: as many as observations that are learned from
 _SIZE_RATIO = 1.5  # payloads within this ratio count as the same size
 
 

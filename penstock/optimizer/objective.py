@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from penstock.models.model import Appraisal, Array
 from penstock.vocabulary import Demand, Objective, knobs
 
-LATENCY_WITHIN = 0.02
+LATENCY_WITHIN = 0.02  # of the shortest time: nearer than measurements tell apart
 FRUGAL_SHARE = 0.80  # of the best: what frugality must still reach
 _MEMORY_SHARE = 0.05  # how much a halving of memory counts against a halving of connections
 

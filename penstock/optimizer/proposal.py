@@ -44,7 +44,7 @@ from penstock.vocabulary import (
     Tariff,
 )
 
-_NEIGHBOUR_RATIO_MAX = 1.25
+_NEIGHBOUR_RATIO_MAX = 1.25  # connections of a first probe over what would be advised by a neighbour's fit
 _PAYS = 1.15  # a step of the ramp must bring so much, or the ramp is over
 # Connections of what is tried next, over the most that paid though some requests were refused.
 _REFUSED_STEP_RATIO_MAX = 2.0
@@ -59,7 +59,7 @@ _VERIFY_OCTAVES = 0.5  # of each knob: what was measured so near to the advice h
 # the same setting was asked for twice in a row, and moved a little with each, it took five probes of six.
 _SUSPECT_REPEATS = 2
 _SUSPECT_AMONG = 4
-_NOISE_MIN = 0.04
+_NOISE_MIN = 0.04  # of the logarithm: that no measurement varies by less is not learned from a few
 _SURPASSES = 1.15  # times the best that is expected: a surprise that is looked at again where it was
 _REPEAT_WINDOW = 10  # probes: what was measured among them tells less when it is measured again
 _PRICE_FLOOR = 0.05  # of what a probe may cost: the cheapest probe still takes its turn

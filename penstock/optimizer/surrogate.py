@@ -28,14 +28,14 @@ from penstock.models.model import Array, Belief, Fit, PerformanceModel
 from penstock.optimizer.objective import coordinates
 from penstock.vocabulary import Context, Demand, Observation, knobs
 
-_TOLD_COUNT_MAX = 60
-_TOLD_COUNT_MIN = 3
+_TOLD_COUNT_MAX = 60  # measurements, the newest: the time grows with their cube
+_TOLD_COUNT_MIN = 3  # fewer show no shape
 _FLOOR = 3.5  # of the logarithm below the best: a collapse need not be modelled to its depth
 _TILT = 0.15  # per octave: what is believed before there is anything to learn from
-_LEVEL = 0.3
+_LEVEL = 0.3  # of the logarithm, of all settings alike
 _AMPLITUDES = (0.3, 0.6, 1.2)  # of the logarithm
 _LENGTHS = (1.0, 2.0, 4.0, 8.0)  # in octaves, of every knob alike
-_LEVEL_SPREAD = 2.0
+_LEVEL_SPREAD = 2.0  # of the logarithm: next to nothing is known before
 
 
 def is_native() -> bool:

@@ -63,7 +63,7 @@ def _stands_out(surprises: Sequence[float], shared: float = 0.0) -> float:
     return float(abs(total) / (count * (1.0 + (count - 1) * shared)) ** 0.5)
 
 
-_STRIKING = 6.0
+_STRIKING = 6.0  # standard deviations: what is farther off tells no more
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def _mean(values: Array, deviations: Array) -> tuple[Array, Array]:
     return (values / deviations**2).sum(axis=1) / precision, 1.0 / precision
 
 
-_PRECISION_MIN = 1e-6
+_PRECISION_MIN = 1e-6  # of a quantity that was not seen: next to nothing
 
 
 def _follow(surprises: Sequence[float], shared: Sequence[float]) -> tuple[tuple[int, int] | None, float]:

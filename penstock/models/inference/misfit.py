@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from penstock.models.inference.posterior import WEIGHT_MIN, Array
 
 SIGMA_TYPICAL = 0.08  # of a measurement whose noise scale is 1
+_SIGMA_SPREAD = 0.7  # of its logarithm: places whose measurements vary by 4 to 16 % are usual
 _CLIENT_SPREAD = 0.2  # how far another client may be off, as a whole
 
 
@@ -145,7 +146,7 @@ MISFIT_MEASUREMENT_COUNT_MIN = 5
 
 def sigma_log_prior(sigma: Array) -> Array:
     """Logarithm of how likely noise of these sizes is before any measurement, up to a constant."""
-    return np.asarray(-0.5 * (np.log(sigma / SIGMA_TYPICAL) / 0.7) ** 2, dtype=np.float64)
+    return np.asarray(-0.5 * (np.log(sigma / SIGMA_TYPICAL) / _SIGMA_SPREAD) ** 2, dtype=np.float64)
 
 
 def weather_log_prior(weather: float) -> Array:

@@ -129,8 +129,8 @@ def _search(problem: Problem, starts: Array) -> tuple[Array, Array]:
 # the first word where noise is great, and what was measured where it is small: neither finds every peak.
 _DOUBTING = (1.0, 0.4, 0.2)
 _TRUSTING = (0.3, 0.2, 0.2)
-_EXPLAINING_ROUNDS = 2
-_PEAK_COUNT = 3
+_EXPLAINING_ROUNDS = 2  # misfit and noise depend on the peak, and the peak on them
+_PEAK_COUNT = 3  # explanations that are followed to their end
 _SAME_PEAK = 0.5  # of log evidence
 
 

@@ -19,12 +19,14 @@ import numpy as np
 from penstock.models.inference.misfit import SIGMAS, matern, noise_log_likelihoods
 from penstock.models.inference.posterior import Array, no_dip
 
-_LEVEL_SPREAD = 2.0  # of the logarithm
+_LEVEL_SPREAD = 2.0  # of the logarithm: next to nothing is known before
+# From what differs by a third to what differs fourfold, over a fraction of the knob's range to nearly all of it: nobody
+# knows which beforehand, so each is as likely.
 _AMPLITUDES = (0.3, 0.6, 1.2)
 _THREAD_OCTAVES = (0.7, 1.5, 3.0)
 _PART_OCTAVES = (1.0, 2.5, 6.0)
-_SIZE_OCTAVES = 2.0
-_TRUE_OF_ANY_SIZE = 0.5
+_SIZE_OCTAVES = 2.0  # of the payload: within which sizes are much alike
+_TRUE_OF_ANY_SIZE = 0.5  # of the variance: what the knobs do whatever is moved
 _SHAPES = [
     np.array([(*shape, sigma) for sigma in SIGMAS])
     for shape in product(_AMPLITUDES, _THREAD_OCTAVES, _PART_OCTAVES)

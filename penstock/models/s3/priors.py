@@ -91,7 +91,10 @@ _OF_THE_SERVICE = (
 )
 _OF_THE_HOST = (HOST_RATE, BURST_FACTOR, CPU_PER_REQUEST, CPU_PER_BYTE)
 _WIDENED = 1.5  # times the covariance: what is believed of another place or time is less sure here
-_FAMILIAR = 0.05  # of a logarithm: by how much a place differs from itself
+# Of a logarithm: by how much a place differs from itself, and from another in what they share; by how much services of
+# different regions differ, and hosts of different types. Chosen, and corrected by what is measured: a neighbour that
+# misleads is dropped.
+_FAMILIAR, _ELSEWHERE, _OTHER_SERVICE, _OTHER_HOST = 0.05, 0.15, 0.6, 0.8
 
 
 def _inherit(neighbour: Fit, place: Place, table: Gaussian) -> Gaussian:
@@ -106,10 +109,10 @@ def _inherit(neighbour: Fit, place: Place, table: Gaussian) -> Gaussian:
     there = neighbour.place
     is_same_service = (there.region, there.service_class) == (place.region, place.service_class)
     is_same_host = there.instance_type == place.instance_type
-    familiar = _FAMILIAR if there == place else 0.15
+    familiar = _FAMILIAR if there == place else _ELSEWHERE
     extra = np.full(len(PARAMETERS), familiar)
-    extra[list(_OF_THE_SERVICE)] = familiar if is_same_service else 0.6
-    extra[list(_OF_THE_HOST)] = familiar if is_same_host else 0.8
+    extra[list(_OF_THE_SERVICE)] = familiar if is_same_service else _OTHER_SERVICE
+    extra[list(_OF_THE_HOST)] = familiar if is_same_host else _OTHER_HOST
     if not is_same_host and place.instance_type != UNKNOWN and host_ceiling(place) is not None:
         for index in (HOST_RATE, BURST_FACTOR):
             mean[index] = table.mean[index]
@@ -118,12 +121,18 @@ def _inherit(neighbour: Fit, place: Place, table: Gaussian) -> Gaussian:
     return Gaussian(mean=mean, covariance=covariance + np.diag(extra**2))
 
 
+# Of a logarithm, by how much parameters move at a change: any of them, what surrounds an object, and what moves most.
+# Made-up changes are by factors of 2 to 4.
+_MOVED, _MOVED_AROUND, _MOVED_MOST = 0.2, 0.4, 0.9
+_LOOSENED = 2.0  # times the covariance
+
+
 def loosen(belief: Gaussian) -> Gaussian:
     """After a change: everything may have moved, ceilings and what one connection carries most."""
-    extra = np.full(len(PARAMETERS), 0.2)
-    extra[[LATENCY, OBJECT_SECONDS, OBJECT_SECONDS_PER_PART, WAVE_MIXING, TAIL_SHARE]] = 0.4
-    extra[[HOST_RATE, CONNECTION_RATE]] = 0.9
-    return Gaussian(mean=belief.mean, covariance=2.0 * belief.covariance + np.diag(extra**2))
+    extra = np.full(len(PARAMETERS), _MOVED)
+    extra[[LATENCY, OBJECT_SECONDS, OBJECT_SECONDS_PER_PART, WAVE_MIXING, TAIL_SHARE]] = _MOVED_AROUND
+    extra[[HOST_RATE, CONNECTION_RATE]] = _MOVED_MOST
+    return Gaussian(mean=belief.mean, covariance=_LOOSENED * belief.covariance + np.diag(extra**2))
 
 
 def revisited(belief: Gaussian) -> Gaussian:

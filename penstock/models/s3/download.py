@@ -10,7 +10,7 @@ A download that its file held back says nothing of the network.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil, exp, log
 from typing import Any, ClassVar
@@ -254,13 +254,9 @@ def _is_held_back(observation: Observation[S3DownloadSetting]) -> bool:
 def _disk_of(observations: Sequence[Observation[S3DownloadSetting]]) -> float | None:
     """What files took of late, in the middle."""
     ordered = sorted(observations, key=lambda o: o.started_at)
-    rates = [_sink_rate(o.measures) for o in ordered]
+    rates = [o.measures.get("sink_bytes_per_second", 0.0) for o in ordered]
     told = [rate for rate in rates if rate > 0][-_RECENT_COUNT:]
     return float(np.median(told)) if told else None
-
-
-def _sink_rate(measures: Mapping[str, float]) -> float:
-    return measures.get("sink_bytes_per_second", 0.0)
 
 
 def _disk(fit: Fit) -> float | None:

@@ -50,7 +50,9 @@ class Door:
     def _impossible(self, report: Observation[Any]) -> str | None:
         place, rate = report.context.place, report.throughput_bytes_per_second
         row = OPERATIONS[place.operation]
-        if report.transferred_bytes == 0 and not report.measures.get(row.model.value_metric):
+        metric = row.model.value_metric  # throughput is counted of bytes, whatever a report says by that name
+        is_told = metric in row.model.reported_measures and report.measures.get(metric, 0.0) > 0.0
+        if report.transferred_bytes == 0 and not is_told:
             return "nothing arrived, so there is nothing to learn from it"
         if (
             report.started_at + timedelta(seconds=report.duration_seconds)

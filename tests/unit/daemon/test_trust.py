@@ -57,6 +57,10 @@ def about(**changes: str) -> Context:
     ("changes", "reason"),
     [
         ({"transferred_bytes": 0}, "nothing arrived"),
+        (
+            {"transferred_bytes": 0, "measures": {"throughput_bytes_per_second": 5e6}},
+            "nothing arrived",
+        ),
         ({"duration_seconds": 600.0}, "ends in the future"),
         ({"duration_seconds": 62.1}, "ends in the future"),
         ({"duration_seconds": 0.02}, "3.36 GB/s is more than this host can move"),

@@ -78,14 +78,17 @@ class Posterior:
 
     @property
     def residuals(self) -> Array:
-        """Of the logarithm of each throughput that was measured, beside what is expected of its setting."""
+        """Of the logarithm of each throughput that one client saw, beside what is expected of its setting."""
         if self.shapes is not None:
             seen = self._sightings
             expected = shapeless.means(seen, self.shapes, seen.points)
             return np.asarray(seen.log_values - expected.mean(axis=0), dtype=np.float64)
         law = self.evidence.law()(self.draws)[:, self.evidence.is_throughput()]
         expected = self._beside(law, self._data.coordinates)
-        return np.asarray(self._data.log_values - expected.mean(axis=0), dtype=np.float64)
+        is_seen = self.evidence.is_sight()[
+            self.evidence.is_throughput()
+        ]  # other clients are another group, not a state
+        return np.asarray((self._data.log_values - expected.mean(axis=0))[is_seen], dtype=np.float64)
 
     @cached_property
     def _data(self) -> Measurements:

@@ -207,6 +207,17 @@ def test_a_path_with_two_states_is_told_by_what_each_gives() -> None:
     assert (fast, slow) == pytest.approx((280, 140), rel=0.15)
 
 
+def test_an_application_that_is_slower_is_no_second_state() -> None:
+    """What it reports differs from probes each time, and so the path does not."""
+    probes = noted(SLOW, (4, 16, 64, 24, 32, 28, 40, 20), {})
+    reports = [
+        replace(o, duration_seconds=1.5 * o.duration_seconds, client="aws-cli of user 1000", measures={})
+        for o in noted(SLOW, (24, 32, 28, 40, 20, 36), {}, begin=8)
+    ]
+    fit = fitted(SLOW, [*probes, *reports])
+    assert "two states" not in " ".join(MODEL.remarks(fit, SLOW.context, a_setting(24), Demand()))
+
+
 def test_a_burst_of_an_instant_is_no_ceiling() -> None:
     """A few packets of many are held back on any busy host."""
     few = {"bw_out_allowance_exceeded": 40.0, "host_transmitted_packet_count": 400_000.0}

@@ -21,11 +21,12 @@ from penstock.lab.link import LinkTruth
 from penstock.lab.s3 import S3Service
 from penstock.lab.virtual_time import VirtualClock, run_virtually
 from penstock.operations.s3.upload import UPLOAD
-from penstock.probes.outside import Listed, MessageQueues, ObjectStore, RequestError, Tagged
+from penstock.probes.outside import Listed, RequestError, Tagged
 from penstock.trial.simulated_aws import SimulatedObjectStore
 from penstock.units import MiB
 from penstock.vocabulary import Context, Demand, Inconclusive, Observation, Place
 from tests.inline_thinker import InlineThinker
+from tests.seams import OneStore
 from tests.transfers import TRANSFERS
 
 START_AT = datetime(2026, 1, 5, tzinfo=UTC)
@@ -137,20 +138,12 @@ class Host:
         """Where it measures."""
         return Place(operation=UPLOAD.name, region=REGION, instance_type="lab")
 
-    async def object_store(self, region: str, _endpoint_url: str | None = None) -> ObjectStore:  # noqa: ARG002  # there is one
-        """`penstock.operations.operation.Outside`."""
-        return _Store(self._service, self._shared)
-
-    async def message_queues(self, region: str, _endpoint_url: str | None = None) -> MessageQueues:
-        """There are none."""
-        raise NotImplementedError(region)
-
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator[App]:
         """The daemon, before its first cycle."""
         surroundings = Surroundings(
             clock=self._clock,
-            outside=self,
+            outside=OneStore(_Store(self._service, self._shared)),
             thinker=InlineThinker(),
             identity=HostIdentity(region=REGION, instance_type="lab", sentence="", is_instance=True),
             host_name=f"host-{self._seed}",

@@ -24,6 +24,19 @@ MODEST = Cost(transferred_bytes=64 * MiB, request_count=500, usd=10.0, duration_
 DELIVERED = Cost(transferred_bytes=64 * MiB, request_count=2000, usd=10.0, duration_seconds=4.0)
 
 
+class OneStore:
+    """`penstock.operations.operation.Outside` with one store, wherever, and no queues."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    async def object_store(self, _region: str, _endpoint_url: str | None = None) -> ObjectStore:
+        return self._store
+
+    async def message_queues(self, region: str, _endpoint_url: str | None = None) -> MessageQueues:
+        raise NotImplementedError(region)
+
+
 async def objects_come_and_go(store: ObjectStore, bucket: str) -> None:
     """Parts, completion, abort, lists and deletion; what is not there is missing."""
     upload_id, unfinished = [

@@ -45,6 +45,20 @@ def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.Minio]:
         yield running
 
 
+@pytest.fixture(params=["versitygw", "minio"])
+def store(request: pytest.FixtureRequest) -> str:
+    """Each of the two in turn, by its name."""
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def store_url(store: str, request: pytest.FixtureRequest) -> str:
+    """Its URL."""
+    url: str = request.getfixturevalue("minio").url if store == "minio" else request.getfixturevalue("s3_url")
+    return url
+
+
 @pytest.fixture(scope="session")
 def sqs_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a strict SQS."""

@@ -16,22 +16,15 @@ from penstock.fleet import prior
 from penstock.fleet.prior import Evidence
 from penstock.probes.aws.access import Access
 from penstock.probes.aws.objects import AwsObjectStore, open_object_store
-from penstock.probes.outside import Changed, MessageQueues, Missing, NoBucket, ObjectStore
+from penstock.probes.outside import Changed, Missing, NoBucket
 from penstock.vocabulary import FREE, Place
 from tests.factories import PLACE, an_observation
-from tests.real.servers import KEY, REGION, Minio, plain_client
+from tests.real.servers import KEY, REGION, plain_client
+from tests.seams import OneStore
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1200)]  # the first test waits for the build
 
 RACER_COUNT = 16
-
-
-@pytest.fixture(params=["versitygw", "minio"])
-def url(request: pytest.FixtureRequest) -> str:
-    """Of each of the two."""
-    minio: Minio | None = request.getfixturevalue("minio") if request.param == "minio" else None
-    found: str = minio.url if minio else request.getfixturevalue("s3_url")
-    return found
 
 
 @contextlib.asynccontextmanager
@@ -43,9 +36,9 @@ async def store_at(url: str) -> AsyncIterator[tuple[AwsObjectStore, str]]:
         yield store, bucket
 
 
-async def test_conditions_are_told_apart(url: str) -> None:
+async def test_conditions_are_told_apart(store_url: str) -> None:
     """Not there, still the same, another one, and no bucket: each by its own name."""
-    async with store_at(url) as (store, bucket):
+    async with store_at(store_url) as (store, bucket):
         with pytest.raises(Missing) as missing:
             await store.get_unless(bucket, "one", None, size_bytes_max=100)
         assert type(missing.value) is Missing
@@ -67,9 +60,9 @@ async def test_conditions_are_told_apart(url: str) -> None:
     "round_count",
     [pytest.param(100, id="hundred"), pytest.param(1_000, id="thousand", marks=pytest.mark.long)],
 )
-async def test_of_many_racers_one_wins(url: str, round_count: int) -> None:
+async def test_of_many_racers_one_wins(store_url: str, round_count: int) -> None:
     """In every round, whoever reads after it finds what the winner wrote."""
-    async with store_at(url) as (store, bucket):
+    async with store_at(store_url) as (store, bucket):
         etag: str | None = None
         for number in range(round_count):
 
@@ -88,28 +81,15 @@ async def test_of_many_racers_one_wins(url: str, round_count: int) -> None:
             etag = found.etag
 
 
-class _Outside:
-    """One store, wherever."""
-
-    def __init__(self, store: ObjectStore) -> None:
-        self._store = store
-
-    async def object_store(self, region: str, _endpoint_url: str | None = None) -> ObjectStore:  # noqa: ARG002  # there is one
-        return self._store
-
-    async def message_queues(self, region: str, _endpoint_url: str | None = None) -> MessageQueues:
-        raise NotImplementedError(region)
-
-
-async def test_hosts_tell_each_other(url: str) -> None:
+async def test_hosts_tell_each_other(store_url: str) -> None:
     """Eight at once, until each of them is heard by a host that only reads."""
     clock = SystemClock()
-    async with store_at(url) as (store, bucket):
+    async with store_at(store_url) as (store, bucket):
 
         def a_host(name: str, *, may_write: bool) -> Fleet:
             return Fleet(
                 FleetSection(bucket=bucket, may_write=may_write),
-                _Outside(store),
+                OneStore(store),
                 clock,
                 places=[PLACE],
                 region=REGION,

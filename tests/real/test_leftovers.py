@@ -50,13 +50,12 @@ class Place:
     left: Callable[[], list[str]]
 
 
-@pytest.fixture(params=["versitygw", "minio"])
-def place(request: pytest.FixtureRequest) -> Place:
+@pytest.fixture
+def place(store: str, store_url: str, request: pytest.FixtureRequest) -> Place:
     """In each of the two."""
     name = f"real-{uuid.uuid4().hex[:12]}"
-    minio: Minio | None = request.getfixturevalue("minio") if request.param == "minio" else None
-    url: str = minio.url if minio else request.getfixturevalue("s3_url")
-    client = plain_client("s3", url)
+    minio: Minio | None = request.getfixturevalue("minio") if store == "minio" else None
+    client = plain_client("s3", store_url)
     client.create_bucket(Bucket=name)
 
     def left() -> list[str]:
@@ -65,7 +64,7 @@ def place(request: pytest.FixtureRequest) -> Place:
         unfinished = minio.unfinished_uploads() if minio else []
         return [*(entry["Key"] for entry in (*objects, *uploads)), *unfinished]
 
-    return Place(request.param, url, name, left)
+    return Place(store, store_url, name, left)
 
 
 async def test_a_run_is_cleared_by_five_requests(place: Place) -> None:

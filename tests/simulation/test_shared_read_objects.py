@@ -21,12 +21,12 @@ from penstock.lab.virtual_time import VirtualClock
 from penstock.models.model import Fit, PerformanceModel
 from penstock.models.s3.download import S3DownloadSetting
 from penstock.operations.s3.download import DOWNLOAD
-from penstock.probes.outside import MessageQueues, ObjectStore
 from penstock.trial.simulated_aws import SimulatedObjectStore
 from penstock.units import MiB
 from penstock.vocabulary import Context, Cost, ProbePlan, Reason, Tariff
 from tests.fleet_of_hosts import BUCKET, REGION, fleetwise
 from tests.inline_thinker import DiceThinker
+from tests.seams import OneStore
 
 SIZE = MiB
 DAY_SECONDS = 86_400.0
@@ -65,14 +65,6 @@ class Bucket:
     def keys(self) -> list[str]:
         return [stored.key for stored in self.service.shelf.objects(BUCKET)]
 
-    async def object_store(self, region: str, _endpoint_url: str | None = None) -> ObjectStore:  # noqa: ARG002
-        """`penstock.operations.operation.Outside`."""
-        return _Counted(self)
-
-    async def message_queues(self, region: str, _endpoint_url: str | None = None) -> MessageQueues:
-        """There are none."""
-        raise NotImplementedError(region)
-
 
 class _Counted(SimulatedObjectStore):
     def __init__(self, bucket: Bucket) -> None:
@@ -103,7 +95,7 @@ async def a_host(bucket: Bucket, folder: Path, number: int) -> AsyncIterator[App
     )
     surroundings = Surroundings(
         clock=bucket.clock,
-        outside=bucket,
+        outside=OneStore(_Counted(bucket)),
         thinker=SteadyThinker(),
         identity=HostIdentity(
             region=REGION, instance_type="lab", sentence="", is_instance=True, machine=str(number)

@@ -53,10 +53,17 @@ host_network_fraction_max = 1
 
 
 @contextlib.contextmanager
+def lab_bucket(directory: Path, world: World, bucket: str = "bucket") -> Iterator[str]:
+    """The URL of the lab's S3, with a bucket."""
+    with lab_endpoint("s3", world, directory) as url, contextlib.closing(plain_client("s3", url)) as client:
+        client.create_bucket(Bucket=bucket)
+        yield url
+
+
+@contextlib.contextmanager
 def lab_endpoints(directory: Path, world: World, bucket: str) -> Iterator[dict[str, str]]:
     """The URLs of the lab's S3, with a bucket, and of its SQS: for all tests of a module, which leave nothing there."""
-    with lab_endpoint("s3", world, directory) as s3, lab_endpoint("sqs", world, directory) as sqs:
-        plain_client("s3", s3).create_bucket(Bucket=bucket)
+    with lab_bucket(directory, world, bucket) as s3, lab_endpoint("sqs", world, directory) as sqs:
         yield {"s3": s3, "sqs": sqs}
 
 

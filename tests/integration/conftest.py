@@ -13,6 +13,7 @@ from penstock.client import advice, lease, reporting
 from penstock.probes.aws.files import LeanFiles
 from penstock.probes.measurement import Effort
 from penstock.probes.s3 import workers
+from penstock.trial.stage import CREDENTIALS
 from tests.integration.scripted_advisor import Served, served_in_thread
 
 PATIENCE_SECONDS = 60.0
@@ -46,6 +47,13 @@ def _remembering(files: type[Any]) -> Callable[[Any, str, Any], Any]:  # Any: bo
     read = files._load_file
     known = cache(lambda path, open_file: read(files(), path, open_file))
     return lambda _, path, open_file: known(path, open_file)
+
+
+@pytest.fixture
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the lab, where SDKs find them."""
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
 
 
 @pytest.fixture

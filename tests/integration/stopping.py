@@ -1,4 +1,7 @@
-"""A consumer that is stopped over HTTP: with messages in its hands, and while it waits for some."""
+"""A consumer that is stopped over HTTP: with messages in its hands, and while it waits for some.
+
+Whoever has the fixture `stopping` imports the tests.
+"""
 
 from __future__ import annotations
 
@@ -66,8 +69,11 @@ class Stopping:
         self._client.close()
 
 
-def stop_with_messages_in_hand(stopping: Stopping) -> None:
-    """What is being handled is deleted, the rest can be received at once, and nothing twice."""
+def test_a_stop_gives_back_what_is_in_hand(stopping: Stopping) -> None:
+    """What is being handled is deleted, the rest can be received at once, and nothing twice.
+
+    Nobody else waits for the visibility timeout.
+    """
     handled, is_done = Counter[str](), threading.Event()
 
     def handle(message: Mapping[str, Any]) -> None:
@@ -87,7 +93,7 @@ def stop_with_messages_in_hand(stopping: Stopping) -> None:
     assert not left & handled
 
 
-def stop_while_it_waits(stopping: Stopping) -> None:
+def test_a_stop_waits_for_no_long_poll(stopping: Stopping) -> None:
     """It ends while its long polls are under way, and what these bring can soon be received by others."""
     handled: list[str] = []
     consumer, thread = stopping.start(lambda message: handled.append(message["MessageId"]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,9 @@ from penstock.client.advice import Advice, default_advice
 from penstock.client.lease import Share
 from penstock.client.transfers.writer import open_writer
 from penstock.lab.worlds import DEMO
-from penstock.trial.stage import CREDENTIALS, lab_endpoint
 from penstock.units import MiB
 from tests.advice import an_advice
+from tests.daemon_house import lab_bucket
 from tests.real.servers import plain_client
 
 
@@ -94,19 +95,17 @@ def test_a_thread_that_ended_holds_no_turn() -> None:
 def s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A client of the lab's S3, behind a link that takes a moment for each part."""
     pytest.importorskip("boto3")
-    for name, value in CREDENTIALS.items():
-        monkeypatch.setenv(name, value)
     link = dataclasses.replace(
         DEMO.link,
         round_trip_seconds=0.01,
         host_rate_bytes_per_second=4e8,
         connection_rate_bytes_per_second=4e7,
     )
-    with lab_endpoint("s3", dataclasses.replace(DEMO, link=link), tmp_path) as endpoint_url:
-        client = plain_client("s3", endpoint_url)
-        client.create_bucket(Bucket="bucket")
+    with (
+        lab_bucket(tmp_path, dataclasses.replace(DEMO, link=link)) as url,
+        closing(plain_client("s3", url)) as client,
+    ):
         yield client
-        client.close()
 
 
 def followed(s3: Any) -> tuple[boto3_lease.Turns, list[int]]:

@@ -10,7 +10,11 @@ import pytest
 from penstock.client.queues.boto3_queue import QueueConsumer
 from penstock.lab.worlds import NEAR
 from penstock.trial.stage import lab_endpoint
-from tests.integration.stopping import Stopping, stop_while_it_waits, stop_with_messages_in_hand
+from tests.integration.stopping import (
+    Stopping,
+    test_a_stop_gives_back_what_is_in_hand,  # noqa: F401 - of this queue
+    test_a_stop_waits_for_no_long_poll,  # noqa: F401 - likewise
+)
 from tests.real.servers import plain_client
 from tests.unit.client.test_boto3_queue import advice
 
@@ -22,16 +26,6 @@ def stopping(tmp_path: Path) -> Iterator[Stopping]:
         one = Stopping(plain_client("sqs", url), tmp_path)
         yield one
         one.close()
-
-
-def test_a_stop_gives_back_what_is_in_hand(stopping: Stopping) -> None:
-    """Nobody else waits for the visibility timeout."""
-    stop_with_messages_in_hand(stopping)
-
-
-def test_a_stop_waits_for_no_long_poll(stopping: Stopping) -> None:
-    """Nor is lost what a poll brings that was left behind."""
-    stop_while_it_waits(stopping)
 
 
 def test_a_group_keeps_its_order_when_a_message_of_it_cannot_be_handled(tmp_path: Path) -> None:

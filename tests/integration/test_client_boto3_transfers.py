@@ -19,6 +19,7 @@ from penstock.models.s3.upload import S3UploadSetting
 from penstock.trial.stage import lab_endpoint
 from penstock.units import MiB
 from penstock.vocabulary import Observation
+from tests.daemon_house import lab_bucket
 from tests.factories import a_link
 from tests.integration.scripted_advisor import ScriptedAdvisor, Served, a_recommendation, served_in_thread
 from tests.real.servers import plain_client
@@ -64,9 +65,8 @@ def uploads(
     server: Served, reporter: Reporter, folder: Path, path: Path, keys: list[str], *, link: LinkTruth = LINK
 ) -> list[Observation[Any]]:
     """What is reported of uploads to these keys, all at once."""
-    with lab_endpoint("s3", dataclasses.replace(NEAR, link=link), folder) as url:
+    with lab_bucket(folder, dataclasses.replace(NEAR, link=link)) as url:
         client = plain_client("s3", url)
-        client.create_bucket(Bucket="bucket")
         advice = advice_of(server)
         with ThreadPoolExecutor(len(keys)) as pool:
             list(

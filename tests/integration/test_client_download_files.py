@@ -19,9 +19,9 @@ from penstock.client.transfers.many_files import File, Summary, object_below
 from penstock.client.transfers.reader import open_object
 from penstock.lab.worlds import NEAR
 from penstock.models.s3.download import S3DownloadSetting
-from penstock.trial.stage import lab_endpoint
 from penstock.units import KiB, MiB
 from tests.advice import a_download_advice
+from tests.daemon_house import lab_bucket
 from tests.integration.scripted_advisor import ScriptedAdvisor, Served, a_recommendation, served_in_thread
 from tests.integration.test_client_upload_files import LINK
 from tests.integration.uploading import LIBRARIES, session_of
@@ -38,9 +38,8 @@ every_library = pytest.mark.parametrize("library", LIBRARIES)
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The lab's S3, with objects of all kinds of sizes, which are only read."""
     world = dataclasses.replace(NEAR, link=LINK)
-    with lab_endpoint("s3", world, tmp_path_factory.mktemp("lab")) as endpoint_url:
+    with lab_bucket(tmp_path_factory.mktemp("lab"), world) as endpoint_url:
         client = plain_client("s3", endpoint_url)
-        client.create_bucket(Bucket="bucket")
         for key, size in SIZES.items():
             client.put_object(Bucket="bucket", Key=key, Body=bytes(size))
         client.close()

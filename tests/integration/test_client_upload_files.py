@@ -22,8 +22,9 @@ from penstock.client.transfers import aiobotocore_transfers, boto3_transfers
 from penstock.client.transfers.many_files import File, FilesFailedError
 from penstock.lab.worlds import NEAR
 from penstock.models.s3.upload import S3UploadSetting
-from penstock.trial.stage import CREDENTIALS, lab_endpoint
+from penstock.trial.stage import CREDENTIALS
 from penstock.units import MiB
+from tests.daemon_house import lab_bucket
 from tests.factories import a_link
 from tests.integration import uploading
 from tests.integration.scripted_advisor import ScriptedAdvisor, Served, a_recommendation, served_in_thread
@@ -46,10 +47,7 @@ def library(request: pytest.FixtureRequest) -> str:
 def url(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
     """The lab's S3, with a bucket."""
     link = getattr(request, "param", LINK)
-    with lab_endpoint("s3", dataclasses.replace(NEAR, link=link), tmp_path) as endpoint_url:
-        client = plain_client("s3", endpoint_url)
-        client.create_bucket(Bucket="bucket")
-        client.close()
+    with lab_bucket(tmp_path, dataclasses.replace(NEAR, link=link)) as endpoint_url:
         yield endpoint_url
 
 

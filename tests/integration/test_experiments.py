@@ -17,9 +17,10 @@ from click.testing import CliRunner, Result
 from penstock.cli.main import cli
 from penstock.daemon.instance import machine
 from penstock.lab.worlds import CROSS_REGION, REGIONAL, UNHINDERED, World
-from penstock.trial.stage import CREDENTIALS, lab_endpoint
-from tests.daemon_house import HERE, DaemonHouse, lab_endpoints
+from tests.daemon_house import HERE, DaemonHouse, lab_bucket, lab_endpoints
 from tests.waiting import until
+
+pytestmark = pytest.mark.usefixtures("credentials")
 
 PENSTOCK = [sys.executable, "-c", "from penstock.cli.entry import main; main()"]
 TRY_COUNT_MAX = 12  # a busy machine spoils what takes a fifth of a second
@@ -64,12 +65,6 @@ def endpoints(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, st
         yield urls
 
 
-@pytest.fixture(autouse=True)
-def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in CREDENTIALS.items():
-        monkeypatch.setenv(name, value)
-
-
 def a_house(directory: Path, urls: Mapping[str, str]) -> House:
     """A configuration of its own."""
     return House(directory, CONFIGURATION, urls=urls, bucket="measured", region="lab-1")
@@ -85,9 +80,8 @@ def house(tmp_path: Path, endpoints: dict[str, str]) -> House:
 def elsewhere(directory: Path, world: World, sqs_url: str) -> Iterator[House]:
     """Another one, with an S3 of this world, which is empty again afterwards."""
     directory.mkdir(exist_ok=True)
-    with lab_endpoint("s3", world, directory) as url:
+    with lab_bucket(directory, world, "measured") as url:
         house = a_house(directory, {"s3": url, "sqs": sqs_url})
-        house.s3.create_bucket(Bucket="measured")
         yield house
         assert house.leftovers() == []
 

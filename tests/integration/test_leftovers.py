@@ -16,11 +16,10 @@ from penstock.cli.main import cli
 from penstock.daemon.memory.store import Store
 from penstock.operations.table import setting_types
 from penstock.probes.probe import Leftover, LeftoverKind
-from penstock.trial.stage import CREDENTIALS, lab_endpoint
-from tests.daemon_house import FAST, DaemonHouse
+from penstock.trial.stage import CREDENTIALS
+from tests.daemon_house import FAST, DaemonHouse, lab_bucket
 from tests.integration.scripted_advisor import LEFT_BEHIND, Served
 from tests.integration.test_daemon import BUCKET, endpoints, stage  # noqa: F401  # fixtures
-from tests.real.servers import plain_client
 from tests.speaker import speaking
 from tests.waiting import until
 
@@ -158,8 +157,7 @@ def test_what_lies_at_the_endpoint_of_yesterday_is_removed_there(
         kill_in_the_midst(stage, running.pid)
     text = stage.configuration_file.read_text()
     (tmp_path / "elsewhere").mkdir()
-    with lab_endpoint("s3", FAST, tmp_path / "elsewhere") as other:
-        plain_client("s3", other).create_bucket(Bucket="another")
+    with lab_bucket(tmp_path / "elsewhere", FAST, "another") as other:
         anew = text.replace(endpoints["s3"], other).replace(f'"{BUCKET}"', '"another"')
         stage.configuration_file.write_text(anew.replace('"lab-1"', '"lab-2"'))
         removed = leftovers("remove", "--config", stage.configuration_file, socket=stage.socket_path)

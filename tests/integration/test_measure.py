@@ -14,27 +14,19 @@ from click.testing import CliRunner, Result
 
 from penstock.cli.main import cli
 from penstock.lab.worlds import NEAR
-from penstock.trial.stage import CREDENTIALS, lab_endpoint
+from penstock.trial.stage import lab_endpoint
 from tests.real.servers import plain_client
+
+pytestmark = pytest.mark.usefixtures("credentials")
 
 PENSTOCK = [sys.executable, "-c", "from penstock.cli.entry import main; main()"]
 
 
 @pytest.fixture(scope="module")
-def lab_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def endpoint_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The lab's SQS, in which no test leaves a queue."""
     with lab_endpoint("sqs", NEAR, tmp_path_factory.mktemp("lab")) as url:
         yield url
-
-
-@pytest.fixture
-def endpoint_url(lab_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The same, as it is found."""
-    for name, value in CREDENTIALS.items():
-        monkeypatch.setenv(name, value)
-    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
-        monkeypatch.delenv(name, raising=False)
-    return lab_url
 
 
 def measure(*arguments: str) -> Result:
@@ -137,14 +129,8 @@ def test_trouble_in_a_later_mode_keeps_what_was_measured(endpoint_url: str) -> N
         (["--region", "r", "--profile", "nobody-has-this"], 1, "the profile is not there"),
     ],
 )
-def test_mistakes_are_sentences(
-    arguments: list[str], status: int, sentence: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mistakes_are_sentences(arguments: list[str], status: int, sentence: str) -> None:
     """Wrong usage ends with 2 before anything is asked, a server that is not there with 1."""
-    for name, value in CREDENTIALS.items():
-        monkeypatch.setenv(name, value)
-    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
-        monkeypatch.delenv(name, raising=False)
     result = measure(*arguments)
     assert result.exit_code == status, result.output
     assert sentence in result.stderr

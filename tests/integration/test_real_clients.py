@@ -14,8 +14,8 @@ from bench.surfaces import DOWNLOADING
 from penstock.lab.worlds import NEAR, World
 from penstock.models.s3.download import S3DownloadSetting
 from penstock.models.s3.upload import S3UploadSetting
-from penstock.trial.stage import lab_endpoint
 from penstock.units import KiB, MiB
+from tests.daemon_house import lab_bucket
 from tests.factories import a_link
 from tests.real.servers import plain_client
 
@@ -31,8 +31,7 @@ LINK = ShapedLink(
 def end(tmp_path: Path) -> Iterator[End]:
     """The lab's S3 with the benchmark's bucket."""
     world = World(name="short", story="for a test", link=LINK.truth, queue=NEAR.queue)
-    with lab_endpoint("s3", world, tmp_path) as url:
-        plain_client("s3", url).create_bucket(Bucket=BUCKET)
+    with lab_bucket(tmp_path, world, BUCKET) as url:
         yield End(server="lab", url=url, directory=tmp_path)
 
 

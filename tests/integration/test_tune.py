@@ -26,8 +26,9 @@ from penstock.lab.http_s3 import s3_application
 from penstock.lab.s3 import S3Service
 from penstock.lab.server import serving
 from penstock.lab.worlds import DEMO
-from penstock.trial.stage import CREDENTIALS, lab_endpoint
+from penstock.trial.stage import CREDENTIALS
 from penstock.units import MiB
+from tests.daemon_house import lab_bucket
 from tests.programs import printed, ran
 from tests.real.servers import plain_client
 from tests.waiting import until
@@ -309,16 +310,13 @@ def test_a_full_disk_gives_the_advice_so_far_and_the_trouble(script: str, tmp_pa
 @pytest.fixture(scope="module")
 def lab_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The lab's S3 on a fast link, with a bucket in which no test leaves anything."""
-    with lab_endpoint("s3", FAST, tmp_path_factory.mktemp("lab")) as url:
-        plain_client("s3", url).create_bucket(Bucket="bucket")
+    with lab_bucket(tmp_path_factory.mktemp("lab"), FAST) as url:
         yield url
 
 
 @pytest.fixture
-def endpoint_url(lab_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
+def endpoint_url(lab_url: str, credentials: None) -> str:  # they are in the environment
     """The same, for whoever has credentials."""
-    for name, value in CREDENTIALS.items():
-        monkeypatch.setenv(name, value)
     return lab_url
 
 
@@ -437,20 +435,18 @@ async def test_a_refused_clean_up_is_no_failed_trial(tmp_path: Path) -> None:
         assert list(service.shelf.objects("bucket")) == []
 
 
+@pytest.mark.usefixtures("credentials")
 @pytest.mark.parametrize("how", ["Ctrl-C", "time-out"])
 def test_boto3_ends_in_the_midst_of_a_part_and_leaves_nothing(
     how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a link where a part takes half a minute: no unfinished upload, no object, no generated file."""
     slow = dataclasses.replace(FAST, link=dataclasses.replace(FAST.link, host_rate_bytes_per_second=0.2e6))
-    for name, value in CREDENTIALS.items():
-        monkeypatch.setenv(name, value)
     (tmp_path / "tmp").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    with lab_endpoint("s3", slow, tmp_path) as url:
+    with lab_bucket(tmp_path, slow) as url:
         client = plain_client("s3", url)
-        client.create_bucket(Bucket="bucket")
         words = ["tune", "s3-upload", "--object-size", "32MiB", "--client", "boto3", "--bucket", "bucket"]
         where = ["--endpoint-url", url, "--region", "lab-1", "--probes", "1"]
         patience = ["--timeout", "5s"] if how == "time-out" else []

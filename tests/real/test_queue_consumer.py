@@ -5,7 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.stopping import Stopping, stop_while_it_waits, stop_with_messages_in_hand
+from tests.integration.stopping import (
+    Stopping,
+    test_a_stop_gives_back_what_is_in_hand,  # noqa: F401 - of this queue
+    test_a_stop_waits_for_no_long_poll,  # noqa: F401 - likewise
+)
 from tests.real.servers import plain_client
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1200)]  # the first test waits for the build
@@ -17,13 +21,3 @@ def stopping(sqs_url: str, tmp_path: Path) -> Iterator[Stopping]:
     one = Stopping(plain_client("sqs", sqs_url), tmp_path)
     yield one
     one.close()
-
-
-def test_a_stop_gives_back_what_is_in_hand(stopping: Stopping) -> None:
-    """Nobody else waits for the visibility timeout."""
-    stop_with_messages_in_hand(stopping)
-
-
-def test_a_stop_waits_for_no_long_poll(stopping: Stopping) -> None:
-    """Nor is lost what a poll brings that was left behind."""
-    stop_while_it_waits(stopping)

@@ -192,7 +192,7 @@ def _host_bound_flags(observations: Sequence[Observation[S3SettingT]], bursts: S
     fastest, fewest = {False: 0.0, True: 0.0}, {False: inf, True: inf}
     for o, is_burst in pairs:
         fastest[is_burst] = max(fastest[is_burst], o.throughput_bytes_per_second)
-        if not _is_host_bound(o):
+        if o.client == "penstock" and not _is_host_bound(o):  # nothing was counted beside a report
             fewest[is_burst] = min(fewest[is_burst], connections_used(o))
     return [
         _is_host_bound(o)

@@ -179,6 +179,8 @@ def test_packets_held_back_with_the_fewest_connections_are_no_ceiling() -> None:
     for threads in ((4,), (4, 16)):
         plain, said = (noted(SLOW, threads, note) for note in ({}, dict.fromkeys(threads, held)))
         assert fitted(SLOW, said).state == fitted(SLOW, plain).state
+        report = replace(noted(SLOW, [1], {}, begin=2)[0], client="boto3 of user 1000", measures={})
+        assert fitted(SLOW, [*said, report]).state == fitted(SLOW, [*plain, report]).state
 
 
 def test_a_path_with_two_states_is_told_by_what_each_gives() -> None:

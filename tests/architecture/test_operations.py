@@ -24,9 +24,8 @@ FILES = sorted(path for path in (ROOT / "penstock").rglob("*.*") if path.suffix 
 # However it is spelled, also as a part of a longer name: s3_upload, s3-upload, "S3 upload", S3_UPLOAD, s3_upload_count.
 SPELLED = "|".join(name.replace("_", "[ _.-]") for name in OPERATIONS)
 NAMED = re.compile(rf"(?<![a-z0-9])({SPELLED})(?![a-z0-9])", re.IGNORECASE)
-CONSTANTS = {
-    name.upper() for name in OPERATIONS
-}  # of the client's table: its transfers and queues take them from there
+# Of the client's table: its transfers and queues take them from there.
+CONSTANTS = {name.upper() for name in OPERATIONS}
 _OF_OTHERS = "options of clients that others wrote"
 MAY_NAME = {
     "client/operations.py": "the table of those who import nothing of the daemon's",

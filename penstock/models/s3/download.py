@@ -3,9 +3,9 @@
 What a setting will do and what follows from it is in `transfer`, the physics itself in `law`. There L is what passes
 before the first byte of a range, and B the rate of its body. Nothing is created and nothing completed.
 
-Measures of an observation that are used besides those of `observed`: `first_byte_seconds_p50` and
-`first_byte_seconds_p99`; and of an application's report `sink_bytes_per_second`, at which its file took what it wrote.
-A download that its file held back says nothing of the network.
+Measures of an observation that are used besides those of `observed`: `first_byte_seconds_p50`,
+`first_byte_seconds_p99` and `read_before_fraction`; and of an application's report `sink_bytes_per_second`, at which
+its file took what it wrote. A download that its file held back says nothing of the network.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from penstock.models.model import Array, Fit
+from penstock.models.s3 import remarks
 from penstock.models.s3.answers import HEDGE_RATIO
 from penstock.models.s3.directions import DOWNLOADS, REQUEST_SIZE_BYTES_MAX, Direction, S3Setting
 from penstock.models.s3.law import CONNECTION_RATE, LATENCY
@@ -55,6 +56,9 @@ _RECENT_COUNT = 16  # observations whose tails and sinks count
 _TOLD_COUNT_MIN = 50  # ranges of an observation: from here on its 99th percentile means something
 _TAIL_RATIO = 3.0  # p99 over p50 where nobody measured it
 _HEDGE_SECONDS_MIN = 0.1
+_READINGS_MIN = 3  # observations of what was read for the first time, and of what was read again
+_MIXED = 0.1  # of the bytes: a reading of no more of the other kind is of one kind
+_SOONER = 1.3  # times: by so much later begins what was not read before, where that is said
 _SINK_BOUND = 0.7  # of what the file takes: from here on it is the limit, or near it
 
 
@@ -188,7 +192,18 @@ class S3DownloadModel(S3TransferModel[S3DownloadSetting]):
             "tail_ratio": float(np.median(tails)) if tails else None,
             "first_byte_seconds": float(np.median(first)) if first else None,
             "first_byte_tail_ratio": float(np.median(late)) if late else None,
+            "first_byte_seconds_cold_and_warm": _cold_and_warm(observations),
         }
+
+    def remarks(
+        self, fit: Fit, context: Context, setting: S3DownloadSetting, demand: Demand
+    ) -> Sequence[str]:
+        """As of any transfer, and whether what was read before is answered sooner."""
+        found = S3TransferModel.remarks(self, fit, context, setting, demand)
+        cold, warm = fit.state.get("first_byte_seconds_cold_and_warm") or (0.0, 0.0)
+        if cold < _SOONER * warm or not warm:
+            return found
+        return (*found, remarks.of_second_readings(cold, warm))
 
     def predict(self, fit: Fit, context: Context, setting: S3DownloadSetting, demand: Demand) -> Prediction:
         """Also when the first byte comes."""
@@ -237,6 +252,21 @@ def _first_byte_seconds(fit: Fit) -> Estimate:
     ratio = fit.state.get("first_byte_tail_ratio") or _TAIL_RATIO
     spread = 1.645 * (sigma**2 + (log(max(ratio, 1.0)) / 2.326) ** 2) ** 0.5
     return Estimate(exp(middle - spread), exp(middle), exp(middle + spread))
+
+
+def _cold_and_warm(observations: Sequence[Observation[S3DownloadSetting]]) -> tuple[float, float] | None:
+    """Seconds until the first byte of what was read for the first time, and again, in the middle; None until known."""
+    told = {"read_before_fraction", "first_byte_seconds_p50"}
+    seen = [
+        (o.measures["read_before_fraction"], o.measures["first_byte_seconds_p50"])
+        for o in observations
+        if told <= o.measures.keys()
+    ]
+    cold = [seconds for again, seconds in seen if again < _MIXED]
+    warm = [seconds for again, seconds in seen if again > 1.0 - _MIXED]
+    if min(len(cold), len(warm)) < _READINGS_MIN:
+        return None
+    return float(np.median(cold)), float(np.median(warm))
 
 
 def _io_chunk_bytes(demand: Demand) -> float:

@@ -68,6 +68,14 @@ def of_patience(borne_bytes: float, lasting_rate: float) -> str:
     )
 
 
+def of_second_readings(cold_seconds: float, warm_seconds: float) -> str:
+    """What a store that keeps what was read lately does to those who read something once."""
+    return (
+        f"What had been read before began after {format_seconds(warm_seconds)}, and what had not after "
+        f"{format_seconds(cold_seconds)}: who reads each byte once is slower than who reads it again."
+    )
+
+
 _LATE_TOLD = 0.02  # of the usual time: a delay that is said
 
 

@@ -156,6 +156,25 @@ def test_the_first_byte_is_predicted(objective: Objective) -> None:
     assert 0.06 < found.high < 0.12
 
 
+@pytest.mark.parametrize(
+    ("again", "warm_seconds", "is_said"),
+    [(1.0, 0.01, True), (1.0, 0.028, False), (0.5, 0.01, False)],
+    ids=["sooner", "as soon", "mixed"],
+)
+def test_it_is_said_where_second_readings_are_answered_sooner(
+    again: float, warm_seconds: float, *, is_said: bool
+) -> None:
+    """Three first readings and three second ones tell; what is half of each tells nothing."""
+    probes = [
+        NEAR.observe(
+            a_setting(16, 4), i, {"first_byte_seconds_p50": seconds, "read_before_fraction": fraction}
+        )
+        for i, (seconds, fraction) in enumerate([(0.03, 0.0)] * 3 + [(warm_seconds, again)] * 3)
+    ]
+    said = " ".join(MODEL.remarks(fitted(probes), a_context(), a_setting(16, 4), Demand()))
+    assert ("had been read before began after 10 ms, and what had not after 30 ms" in said) is is_said
+
+
 def test_a_request_is_asked_again_after_the_tail_that_was_measured() -> None:
     """Twice the tail is twice the time-out, a little above the slowest of a hundred."""
     timeouts = []

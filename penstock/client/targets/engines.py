@@ -1,6 +1,7 @@
-"""Knows what DuckDB, PyArrow and Polars can be told.
+"""Knows what DuckDB, PyArrow, Polars and the Model Streamer of Run:ai can be told.
 
-From DuckDB 2.0 (duckdb_settings()) and the source of its httpfs, Arrow 26, and the source of Polars 2.1.
+From DuckDB 2.0 (duckdb_settings()) and the source of its httpfs, Arrow 26, the source of Polars 2.1, and
+runai-model-streamer 0.17, which was run, with its docs/src/env-vars.md.
 """
 
 from __future__ import annotations
@@ -8,8 +9,17 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING
 
-from penstock.client.targets.advised import PART_COUNT_MAX
-from penstock.client.targets.target import Option, both_ways, carried, environment
+from penstock.client.operations import S3_DOWNLOAD
+from penstock.client.targets.advised import PART_COUNT_MAX, PART_SIZE_BYTES_MIN
+from penstock.client.targets.target import (
+    NO_HEDGE,
+    OWN_CHUNKS,
+    Option,
+    Target,
+    both_ways,
+    carried,
+    environment,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +34,7 @@ DUCKDB_FILE_BYTES_MAX = 5 * 10**12
 
 DUCKDB_READ_BLOCK_BYTES_MIN = 1 << 12
 """Of external_file_cache_remote_max_block_size, which is a power of two."""
+_CRT_GBPS_PER_CONNECTION = 0.4
 POLARS_BUDGET_MIN = 10
 """What one request of the older readers of Polars takes of POLARS_CONCURRENCY_BUDGET; with less it ends in a panic."""
 POLARS_RANDOM_CHUNK_BYTES = 8 << 20
@@ -105,6 +116,22 @@ def _polars_download(advised: Transfer) -> Iterator[Option]:
         yield Option("", "POLARS_MAX_CONCURRENT_SCANS", advised.object_concurrency, ("thread_count",))
 
 
+def _runai_download(advised: Transfer) -> Iterator[Option]:
+    # Several that load at a time are several processes, such as the ranks of one model: each is told its part.
+    threads = advised.thread_count if advised.is_whole else advised.request_concurrency
+    size, prefix = max(PART_SIZE_BYTES_MIN, advised.request_size_bytes), "RUNAI_STREAMER"
+    # One client: each of them would open as many connections.
+    yield Option("", f"{prefix}_OBJ_CONCURRENCY", 1, ())
+    connections = ("thread_count", "connection_pool_count")
+    yield Option("", f"{prefix}_S3_MAX_CONNECTIONS", threads, connections)
+    yield Option("", f"{prefix}_S3_TARGET_GBPS", ceil(_CRT_GBPS_PER_CONNECTION * threads), ())
+    # Without it twice as many requests are under way as there may be connections.
+    yield Option("", f"{prefix}_S3_MAX_INFLIGHT_MIB", ceil(threads * size / (1 << 20)), ())
+    # Its own chunks are cut into parts of 8 MiB by the CRT below, unless that is told as well.
+    for name in ("CHUNK_BYTESIZE", "S3_CLIENT_PART_SIZE"):
+        yield Option("", f"{prefix}_{name}", size, ("range_size_bytes",))
+
+
 TARGETS = (
     *both_ways(
         "duckdb",
@@ -153,6 +180,22 @@ TARGETS = (
         download_reasons={
             "block_size_bytes": "it reads several chunks at a time, so that their size is the range size",
             "coalesced_gap_bytes": "how ranges are merged follows from its chunk size",
+        },
+        writers={"env": environment(str)},
+    ),
+    Target(
+        name="runai-streamer-download",
+        operation=S3_DOWNLOAD,
+        purpose="environment of the Model Streamer of Run:ai, by which vLLM loads weights",
+        say=_runai_download,
+        reasons={
+            **OWN_CHUNKS,
+            "multipart_threshold_bytes": "it reads in chunks whatever is larger than one",
+            "read_ahead_bytes": "it reads all of a file ahead, within RUNAI_STREAMER_MEMORY_LIMIT",
+            "block_size_bytes": "it reads several chunks at a time, so that their size is the range size",
+            "coalesced_gap_bytes": "it reads whole tensors, which lie side by side",
+            "hedge_timeout_seconds": NO_HEDGE,
+            "rate_limit_bytes_per_second": "its target in Gbit/s sets connections, and is no limit",
         },
         writers={"env": environment(str)},
     ),

@@ -332,6 +332,14 @@ DOWNLOADS: dict[str, dict[str, Any]] = {
         "POLARS_DOWNLOAD_CHUNK_SIZE": RANGE,
         "POLARS_DOWNLOAD_CHUNK_SIZE_STREAMING": RANGE,
     },
+    "runai-streamer": {
+        "RUNAI_STREAMER_OBJ_CONCURRENCY": 1,
+        "RUNAI_STREAMER_S3_MAX_CONNECTIONS": 32,
+        "RUNAI_STREAMER_S3_TARGET_GBPS": 13,
+        "RUNAI_STREAMER_S3_MAX_INFLIGHT_MIB": 32 * RANGE // MiB,
+        "RUNAI_STREAMER_CHUNK_BYTESIZE": RANGE,
+        "RUNAI_STREAMER_S3_CLIENT_PART_SIZE": RANGE,
+    },
 }
 
 OWN_LOOPS = {
@@ -447,6 +455,12 @@ def test_many_small_objects_are_read_whole_and_threads_are_objects() -> None:
     assert said("polars-download", odd).named()["POLARS_CONCURRENCY_BUDGET"] == 10
     small = a_download(threads=5, part=MiB)
     assert said("polars-download", small).named()["POLARS_INFLIGHT_INIT_BYTE_BUDGET"] == 5 * 8 * MiB
+
+
+def test_each_rank_that_loads_weights_is_told_its_part() -> None:
+    """Eight processes with one environment, each of which opens as many connections as it says."""
+    told = said("runai-streamer-download", a_download(threads=32, object_count=8)).named()
+    assert told["RUNAI_STREAMER_S3_MAX_CONNECTIONS"] == 4
 
 
 def test_mountpoint_says_when_it_opens_more_than_advised() -> None:

@@ -178,7 +178,8 @@ def _compared(report: Report, what: str, now: datetime) -> Comparison:
 
     if Path(what).is_file():
         return with_other(report, _studied(read_material(Path(what), None, now=now, since=None)))
-    if what in {findings.place.region for findings in report.places}:
+    regions = {findings.place.region for findings in report.places}
+    if what in regions:
         return with_region(report, what)
     try:
         at = datetime.fromisoformat(what)
@@ -188,8 +189,8 @@ def _compared(report: Report, what: str, now: datetime) -> Comparison:
             at = now - timedelta(seconds=read_age(what))
         except (UnitError, OverflowError):
             raise WrongUsageError(
-                f"--compare {what} is no file, no region of this database, no date such as 2026-04-10 and no time "
-                "such as 7d"
+                f"--compare {what} is no file, no region of this database ({', '.join(sorted(regions)) or 'none'}), "
+                "no date such as 2026-04-10 and no time such as 7d"
             ) from None
     return around(report, at, f"Before and after {at:%Y-%m-%d %H:%M} UTC")
 

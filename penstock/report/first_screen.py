@@ -63,13 +63,13 @@ class FirstScreen:
 
 
 def first_screens(report: Report) -> list[FirstScreen]:
-    """Of all places with advice, those first where most is to be gained."""
+    """Of all places with advice, those first where most is to be gained; what is out of date comes last."""
     shown = [
-        (findings.verdict.gained, _first_screen(number, findings, findings.verdict, report))
+        (findings.verdict, _first_screen(number, findings, findings.verdict, report))
         for number, findings in enumerate(report.places, start=1)
         if findings.verdict is not None
     ]
-    return [screen for _, screen in sorted(shown, key=lambda each: -each[0])]
+    return [screen for _, screen in sorted(shown, key=lambda each: (each[0].is_expired, -each[0].gained))]
 
 
 def _first_screen(section: int, place: PlaceFindings, verdict: PlaceVerdict, report: Report) -> FirstScreen:
@@ -88,7 +88,7 @@ def _first_screen(section: int, place: PlaceFindings, verdict: PlaceVerdict, rep
         limit=LIMITS.get(made.bottleneck, "not known")
         .removesuffix(" is the limit")
         .removesuffix(" are the limit"),
-        fresh=age_words(made.newest_observation_at, now),
+        fresh=age_words(made.newest_observation_at, now) + (", out of date" if verdict.is_expired else ""),
         cost=_cost(verdict),
         copies=verdict.copies[:COPY_COUNT_SHOWN],
         other_copies=verdict.copies[COPY_COUNT_SHOWN:],

@@ -104,6 +104,15 @@ def test_the_verdict_is_on_the_first_screen(browser: Any, files: dict[str, Path]
                 assert box["y"] + min(box["height"], 300) < 900, (width, selector)
 
 
+def test_a_telephone_shows_the_gain_of_each_place_without_scrolling_sideways(
+    browser: Any, files: dict[str, Path]
+) -> None:
+    """Place, setting and gain are what it has room for; the rest is in the cards."""
+    with opened(browser, files["many"], viewport={"width": 360, "height": 800}) as page:
+        table = page.locator(".overview")
+        assert table.evaluate("e => e.parentElement.scrollWidth <= e.parentElement.clientWidth")
+
+
 @pytest.mark.parametrize("name", ["full", "pair", "many", "fleet", "empty"])
 def test_it_prints_on_a_few_pages(browser: Any, files: dict[str, Path], name: str) -> None:
     """On paper with details closed, drawings as they were, not those of the script."""

@@ -389,7 +389,7 @@ def test_two_times_hosts_and_regions_are_compared(
 def test_what_cannot_be_compared_is_wrong_usage(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The sentence says what can be."""
     assert run(["report", "--database", str(database), "--output", "-", "--compare", "mars"]) == 2
-    assert "no region of this database" in capsys.readouterr().err
+    assert "no region of this database (eu-central-1)" in capsys.readouterr().err
 
 
 def test_a_page_that_replaces_another_says_what_is_new_since(

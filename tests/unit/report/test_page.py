@@ -601,3 +601,16 @@ def test_many_places_begin_with_a_table_by_what_is_to_be_gained() -> None:
     assert overview.count("<tr>") == 7
     screens = first_screens(report)
     assert [s.gain for s in screens] == sorted((s.gain for s in screens), reverse=True)
+
+
+def test_advice_that_is_out_of_date_comes_last() -> None:
+    """A host of another type that was replaced is not what anybody should set, whatever it gained."""
+    report = a_report()
+    (now,) = report.places
+    assert now.verdict is not None
+    (gain, *others) = now.verdict.gains
+    more = (dataclasses.replace(gain, gain=Estimate(19.0, 20.0, 21.0)), *others)
+    before = dataclasses.replace(now, verdict=dataclasses.replace(now.verdict, gains=more, is_expired=True))
+    first, last = first_screens(dataclasses.replace(report, places=(before, now)))
+    assert not first.is_warning
+    assert last.fresh == f"{first.fresh}, out of date"

@@ -30,7 +30,9 @@ from penstock.optimizer import evidence
 from penstock.optimizer.recommendation import recommend
 from penstock.vocabulary import Demand, Observation, Place, setting_values
 
-SAMPLE_COUNT = 64  # of each place, the newest probes
+SAMPLE_COUNT = (
+    64  # of each place, the newest probes until now: a clock that was ahead must not be the newest for good
+)
 DOCUMENTS = "documents"
 MEASURED = (
     *PLACE,
@@ -103,7 +105,7 @@ WITH newest AS (
   SELECT {_PLACE}, min(started_at) AS since, min(day) AS first_day FROM (
     SELECT {_PLACE}, started_at, day,
       row_number() OVER (PARTITION BY {_PLACE} ORDER BY started_at DESC) AS age_rank
-    FROM observations WHERE origin = 'probe'
+    FROM observations WHERE origin = 'probe' AND started_at <= current_timestamp
   ) ranked WHERE age_rank <= {SAMPLE_COUNT} GROUP BY {_PLACE}
 )
 SELECT o.operation, o.region, o.instance_type, o.service_class, o.host, o.document

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.analysis.page import page, rendered
-from penstock.analysis.questions import fit_of
+from penstock.analysis.questions import SAMPLE_COUNT, fit_of
 from penstock.analysis.schema import (
     OBSERVATION_COLUMNS,
     OBSERVATIONS,
@@ -194,6 +194,17 @@ def test_rows_that_no_host_writes_are_left_out(tmp_path: Path, lie: dict[str, An
     told = page(with_duckdb.answers(str(tmp_path)), "x")
     assert (told["host_count"], told["observation_count"]) == (1, 1)
     assert all(rendered(told, form) for form in ("html", "markdown", "json"))
+
+
+def test_a_host_whose_clock_was_ahead_leaves_its_place_to_be_advised(tmp_path: Path) -> None:
+    """Its probes are the newest for as long as their date has not come, and are no evidence."""
+    model = OPERATIONS["s3_upload"].model
+    for host, begin, count in (("a", NOON, 9), ("b", datetime(2099, 5, 1, tzinfo=UTC), SAMPLE_COUNT)):
+        probes = (an_observation(started_at=begin + timedelta(minutes=number)) for number in range(count))
+        rows = [observation_row(probe, model) for probe in probes]
+        files.write(str(tmp_path), file_path(OBSERVATIONS, f"{begin:%Y-%m-%d}", host), OBSERVATIONS, rows)
+    (fit,) = with_duckdb.answers(str(tmp_path))["fits"]
+    assert fit["observation_count"] == 9
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:

@@ -142,9 +142,8 @@ def _advised(
     asked = {name: value for name, value in stated.items() if name != "is_reading"}
     if asked["service_class"] is None and any(map(_is_of_directory_bucket, command)):
         asked["service_class"] = "express"
-    asked["memory_bytes_max"] = (
-        asked["memory_bytes_max"] or memory_share_bytes()
-    )  # the client is in this pod, too
+    # The client is in the same pod.
+    asked["memory_bytes_max"] = asked["memory_bytes_max"] or memory_share_bytes()
     material = None
     if target.name == program.target:
         source = source_of(program, command, verb)

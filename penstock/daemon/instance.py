@@ -80,9 +80,8 @@ async def found_out(section: HostSection, known: HostIdentity) -> None:
 
 def host_name() -> str:
     """What tells the queues of hosts apart that share an account, in characters that a queue's name may have: 24."""
-    own = platform.node().partition(".")[
-        0
-    ]  # ip-172-31-100-200; a pod is told from its like by how its name ends
+    # ip-172-31-100-200 has 17; a pod is told from its like by how its name ends.
+    own, _, _ = platform.node().partition(".")
     name = re.sub(r"[^A-Za-z0-9-]", "-", own)[-17:].strip("-") or "host"
     return f"{name}-{machine()[:6]}"
 

@@ -71,6 +71,12 @@ def test_its_exposure_is_low(machine: Machine) -> None:
     assert said.returncode == 0, said.stdout[-2000:]
 
 
+def test_it_leaves_no_core_with_credentials(machine: Machine) -> None:
+    """Whatever kills it."""
+    limits = machine.do("cat", f"/proc/{machine.shown('MainPID')}/limits")
+    assert re.search(r"Max core file size +0 +0 ", limits)
+
+
 def test_everybody_reads_and_root_controls(machine: Machine) -> None:
     """A stranger gets advice and no control, and cannot look into the state."""
     machine.do(*AS_NOBODY, PENSTOCK, "query", "s3-upload", "--object-size", "1GiB", "--json")

@@ -30,9 +30,8 @@ from penstock.optimizer import evidence
 from penstock.optimizer.recommendation import recommend
 from penstock.vocabulary import Demand, Observation, Place, setting_values
 
-SAMPLE_COUNT = (
-    64  # of each place, the newest probes until now: a clock that was ahead must not be the newest for good
-)
+# Of each place, the newest probes until now: a clock that was ahead must not be the newest for good.
+SAMPLE_COUNT = 64
 DOCUMENTS = "documents"
 MEASURED = (
     *PLACE,

@@ -11,9 +11,8 @@ from penstock.models.model import Array, Cell, Fit, HasBodies, PerformanceModel
 from penstock.optimizer import evidence, objective
 from penstock.vocabulary import Context, knobs, setting_values
 
-_REACH_OCTAVES = (
-    1.0  # of each knob, from a measured setting: as far as a law is believed that was fitted there
-)
+# Of each knob, from a measured setting: as far as a law is believed that was fitted there.
+_REACH_OCTAVES = 1.0
 _REACH_OCTAVES_OFF_MODEL = 0.3  # where none is: about the next setting of the ladder
 _DARED_RATIO = 2.0  # threads that are advised over the most that went well, while little was measured
 # Of bytes in a request: what was borne with smaller ones is not known to be borne.

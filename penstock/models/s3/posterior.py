@@ -85,9 +85,8 @@ class Posterior:
             return np.asarray(seen.log_values - expected.mean(axis=0), dtype=np.float64)
         law = self.evidence.law()(self.draws)[:, self.evidence.is_throughput()]
         expected = self._beside(law, self._data.coordinates)
-        is_seen = self.evidence.is_sight()[
-            self.evidence.is_throughput()
-        ]  # other clients are another group, not a state
+        # Other clients are another group, not a state.
+        is_seen = self.evidence.is_sight()[self.evidence.is_throughput()]
         return np.asarray((self._data.log_values - expected.mean(axis=0))[is_seen], dtype=np.float64)
 
     @cached_property

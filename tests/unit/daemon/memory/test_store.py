@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import errno
 import os
+import re
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
@@ -61,6 +62,7 @@ from tests.factories import (
 from tests.waiting import comes
 
 MINUTE = timedelta(minutes=1)
+INSTALLING = (Path(__file__).parents[4] / "docs" / "installing.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -321,6 +323,18 @@ def test_what_is_forgotten_is_given_back_to_the_disk(path: Path, *, is_rescued: 
         assert step_count > 2
         assert path.stat().st_size < before_bytes / 2
         assert len(store.observations(PLACE, count_max=99)) == 10
+
+
+def test_a_backup_of_a_store_in_use_holds_all_of_it(store: Store, path: Path, tmp_path: Path) -> None:
+    """As the page on installing has it: by SQLite, for what is in the journal beside the file is a part of it."""
+    (line,) = re.findall(r"^sudo python3 -c '(.+)'$", INSTALLING, re.MULTILINE)
+    store.add_observations([an_observation()])
+    copy = tmp_path / "copy.db"
+    to, source = re.findall(r'connect\("(.+?)"\)', line)
+    line = line.replace(source, str(path)).replace(to, str(copy))
+    exec(line, {})  # noqa: S102 - our own page
+    with closing(Store.open_read_only(copy, SETTING_TYPES)) as copied:
+        assert copied.observations(PLACE, count_max=9) == store.observations(PLACE, count_max=9) != []
 
 
 def test_the_copy_from_before_an_upgrade_goes_when_nobody_goes_back_any_more(

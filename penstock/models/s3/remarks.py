@@ -95,11 +95,16 @@ _STATE_SHARE_MIN, _STATE_COUNT_MIN = 0.25, 4  # of the measurements: fewer are d
 # How far apart the means of two states are, as a logarithm, and over the deviation within each: halves of normal noise
 # are 2.6 deviations apart.
 _STATES_APART, _STATES_APART_DEVIATIONS = 0.25, 5.0
+_SWITCHES_MIN = 0.5  # from one state to the other, over as many as there would be by chance
 
 
 def of_two_states(posterior: Posterior, transfers: Transfers) -> str | None:
-    """What each of two states of the path gives, where measurements lie in two groups whatever their setting."""
-    off = np.sort(posterior.residuals)
+    """What each of two states of the path gives, where measurements lie in two groups whatever their setting.
+
+    They come and go: what became slower once, or is slower for hours, is a change or weather.
+    """
+    by_age = posterior.residuals
+    off = np.sort(by_age)
     least = max(_STATE_COUNT_MIN, ceil(_STATE_SHARE_MIN * len(off)))
     if len(off) < 2 * least:
         return None
@@ -107,6 +112,9 @@ def of_two_states(posterior: Posterior, transfers: Transfers) -> str | None:
     low, high = min(splits, key=lambda pair: sum(len(each) * each.var() for each in pair))
     apart, within = high.mean() - low.mean(), (np.append(low - low.mean(), high - high.mean())).std()
     if apart < max(_STATES_APART, _STATES_APART_DEVIATIONS * within):
+        return None
+    switch_count = np.count_nonzero(np.diff(by_age >= high[0]))
+    if switch_count < _SWITCHES_MIN * 2.0 * len(low) * len(high) / len(off):
         return None
     usual = posterior.log_throughput(transfers)[:, 0].mean()
     fast, slow = (format_rate(float(np.exp(usual + each.mean()))) for each in (high, low))

@@ -209,6 +209,15 @@ def test_a_path_with_two_states_is_told_by_what_each_gives() -> None:
     assert (fast, slow) == pytest.approx((280, 140), rel=0.15)
 
 
+def test_what_became_slower_once_has_no_two_states() -> None:
+    """Too little for a change that is sure, and what comes next is as the last was."""
+    calm = noted(SLOW, (4, 16, 64, 24, 32, 28, 40, 20, 24, 32, 28, 36), {})
+    slower = [replace(o, duration_seconds=1.42 * o.duration_seconds) for o in calm[7:]]
+    fit = fitted(SLOW, [*calm[:7], *slower])
+    assert fit.changed_at is None
+    assert "two states" not in " ".join(MODEL.remarks(fit, SLOW.context, a_setting(24), Demand()))
+
+
 def test_an_application_that_is_slower_is_no_second_state() -> None:
     """What it reports differs from probes each time, and so the path does not."""
     probes = noted(SLOW, (4, 16, 64, 24, 32, 28, 40, 20), {})

@@ -43,12 +43,15 @@ def memory_limit_bytes(root: str = "") -> int | None:
 
 
 def _limits(top: str, group: str, names: tuple[str, ...]) -> list[int]:
-    """Of a group and of those that it is in. A container sees its own at the top, whatever it is called outside."""
+    """Of a group and of those that it is in. A container sees its own at the top, whatever it is called outside.
+
+    Nothing is no limit: by a `memory.high` of 0 an agent has all reclaimed that can be.
+    """
     folders = [top]
     for part in group.split("/") if ".." not in group else ():
         folders.append(f"{folders[-1]}/{part}")
     texts = (_text(f"{folder}/{name}").strip() for folder in folders for name in names)
-    return [int(text) for text in texts if text.isdigit() and int(text) < _UNLIMITED_BYTES]
+    return [int(text) for text in texts if text.isdigit() and 0 < int(text) < _UNLIMITED_BYTES]
 
 
 def _text(path: str) -> str:

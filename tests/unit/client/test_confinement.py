@@ -31,12 +31,14 @@ OLD_CONTAINER = (  # which sees its own group at the top, and is told its name o
 )
 OLD_HOST = ("4:cpu,memory:/\n", {"memory/memory.limit_in_bytes": V1_NONE}, None)
 SIBLING = ("0::/../neighbour\n", {"memory.max": str(64 * MiB), "../neighbour/memory.max": str(MiB)}, 64 * MiB)
+RECLAIMED = ("0::/\n", {"memory.max": str(GiB), "memory.high": "0\n"}, GiB)
 FREE = ("0::/user.slice\n", {"user.slice/memory.max": "max\n"}, None)
 STRANGE = ("what is this\n:\n", {"memory.max": "many"}, None)
 
 
 @pytest.mark.parametrize(
-    ("groups", "files", "limit"), [POD, NESTED_UNIT, OLD_CONTAINER, OLD_HOST, SIBLING, FREE, STRANGE]
+    ("groups", "files", "limit"),
+    [POD, NESTED_UNIT, OLD_CONTAINER, OLD_HOST, SIBLING, RECLAIMED, FREE, STRANGE],
 )
 def test_the_least_of_all_groups_counts(
     tmp_path: Path, groups: str, files: dict[str, str], limit: int | None

@@ -11,6 +11,7 @@ import click
 from penstock.cli.daemon import advice_in_force
 from penstock.cli.examples import examples
 from penstock.cli.output import options, print_json, print_table, text
+from penstock.cli.quantities import Name
 from penstock.cli.query import (
     common_options,
     demand_options,
@@ -50,7 +51,7 @@ _stating = options(
         "penstock export celery --rate 500 --work-seconds 20ms",
     ),
 )
-@click.argument("name", metavar="[TARGET]", type=click.Choice(tuple(TARGETS)), required=False)
+@click.argument("name", metavar="[TARGET]", type=Name(tuple(TARGETS)), required=False)
 @click.option("--list", "is_list", is_flag=True, help="Show the targets and their forms.")
 @click.option(
     "--format",

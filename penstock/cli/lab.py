@@ -17,6 +17,7 @@ import click
 from penstock.cli.examples import examples
 from penstock.cli.interruption import end_tidily
 from penstock.cli.output import filled, json_option, print_json
+from penstock.cli.quantities import Name
 from penstock.cli.trouble import TroubleError, WrongUsageError, cannot_run, ended_by
 from penstock.lab.server import HERE
 from penstock.lab.worlds import DEMO, WORLDS
@@ -46,7 +47,7 @@ _SIGNALLED = 128  # and the number of the signal: how shells tell it
 @click.option(
     "--world",
     "world_name",
-    type=click.Choice(list(WORLDS)),
+    type=Name(tuple(WORLDS)),
     default=DEMO.name,
     show_default=True,
     help="Which physics; --list tells about each.",

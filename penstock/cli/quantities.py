@@ -1,8 +1,9 @@
-"""Knows how sizes, rates and durations are given on the command line: with their units, as everywhere."""
+"""Knows how values are given on the command line: numbers with their units, and names by the nearest that is known."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from difflib import get_close_matches
 
 import click
 
@@ -26,6 +27,17 @@ class Quantity(click.ParamType[float]):
         if self._is_positive and not found:
             self.fail(f"a {self.name} here is more than 0", param, ctx)
         return found
+
+
+class Name(click.Choice[str]):
+    """One of many names; who mistypes it is told the nearest, and not all of them."""
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name itself; a usage error says which may have been meant."""
+        near = get_close_matches(str(value), self.choices, n=2)
+        if near and value not in self.choices:
+            self.fail(f"{value!r} is not known. Did you mean {' or '.join(near)}?", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 def read_age(text: str) -> float:

@@ -154,6 +154,8 @@ def test_the_list_shows_each_target_on_a_line(server: Served) -> None:
     [
         ("export", "name a target"),
         ("export nonsense --object-size 1", "is not one of"),
+        ("export s5cm --object-size 1", "'s5cm' is not known. Did you mean s5cmd?"),
+        ("lab --world trottled", "Did you mean throttled?"),
         ("export rclone", "--object-size is missing"),
         ("export rclone --object-size 1GiB --rate 5", "rclone moves objects: --rate"),
         ("export celery --object-size 1GiB --objects 2", "celery moves messages: --object-size, --objects"),

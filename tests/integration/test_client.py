@@ -320,6 +320,7 @@ def test_the_client_brings_little_along() -> None:
         "penstock.client",
         "penstock.client.advice",
         "penstock.client.complaint",
+        "penstock.client.confinement",
         "penstock.client.elsewhere",
         "penstock.client.connection",
         "penstock.client.operations",

@@ -242,9 +242,9 @@ def _rival(quest: Quest) -> Any:  # a setting, or None
     rival, best = latest[-1].setting, float(appraisal.value.max())
     if quest.model.measured_value(latest[-1]) <= _SURPASSES * best:
         return None
-    for setting in [*_best_before(quest, best), rival]:
-        if setting in settings and sum(o.setting == setting for o in latest) < _SUSPECT_REPEATS:
-            return setting
+    for wanted in [*_best_before(quest, best), rival]:
+        if wanted in settings and sum(o.setting == wanted for o in latest) < _SUSPECT_REPEATS:
+            return settings[settings.index(wanted)]  # of a cell the knobs are floats
     return None
 
 

@@ -306,7 +306,7 @@ def test_what_surpasses_is_looked_at_where_the_place_did_best_before_it_changed(
     quest = a_quest(model, [(8, 1), (16, 1.2)])
     cell = Cell(
         payload_size_bytes=CONTEXT.payload_size_bytes,
-        setting={"thread_count": 32},
+        setting={"thread_count": 32.0},
         count=2,
         value_median=value,
         had_trouble=had_trouble,
@@ -320,6 +320,7 @@ def test_what_surpasses_is_looked_at_where_the_place_did_best_before_it_changed(
     plan = propose(replace(quest, fit=fit))
     assert plan is not None
     assert plan.setting == Threads(count)
+    assert isinstance(plan.setting.thread_count, int), "no probe is made with half a thread"
 
 
 MANY = [(n, 100.0) for n in (4, 8, 16, 32)]

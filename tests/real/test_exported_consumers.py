@@ -87,6 +87,8 @@ def queue(sqs_url: str, tmp_path: Path) -> Iterator[Queue]:
     with between(PATH, sqs_url) as way:
         one = Queue(sqs_url, way, tmp_path)
         yield one
+        if one.url:
+            one.sqs.delete_queue(QueueUrl=one.url)
         one.sqs.close()
 
 

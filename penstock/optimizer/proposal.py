@@ -55,6 +55,9 @@ _PRICED_COUNT = 12  # the most telling: only these are priced
 _VERIFY_EVERY = 3
 _VERIFY_AFTER = 12
 _VERIFY_OCTAVES = 0.5  # of each knob: what was measured so near to the advice has verified it
+_REVISIT_EVERY = (
+    6  # probes since a change: one of so many is made as it was before, where that did clearly better
+)
 # Measurements near the incumbent, among the latest, while a change is suspected: others tell what has changed. Where
 # the same setting was asked for twice in a row, and moved a little with each, it took five probes of six.
 _SUSPECT_REPEATS = 2
@@ -123,7 +126,7 @@ def _propose(quest: Quest) -> ProbePlan[Any] | None:
         return plan
     field = _field(quest)
     incumbent = field.settings[field.incumbent]
-    doubted = _rival(quest) or (incumbent if _should_verify(quest, incumbent) else None)
+    doubted = _rival(quest) or (incumbent if _should_verify(quest, incumbent) else _revisited(quest))
     if doubted is not None and (plan := _plan(quest, doubted, Reason.VERIFY)) is not None:
         return plan
     reachable = _reachable(quest, field)
@@ -245,6 +248,20 @@ def _rival(quest: Quest) -> Any:  # a setting, or None
     for wanted in [*_best_before(quest, best), rival]:
         if wanted in settings and sum(o.setting == wanted for o in latest) < _SUSPECT_REPEATS:
             return settings[settings.index(wanted)]  # of a cell the knobs are floats
+    return None
+
+
+def _revisited(quest: Quest) -> Any:  # a setting, or None
+    """What did best before the place changed, now and then: a ceiling that is lifted again shows nowhere else."""
+    changed_at = quest.fit.changed_at
+    since = [o for o in quest.own if changed_at is not None and o.started_at >= changed_at]
+    if len(since) < _REVISIT_EVERY:
+        return None
+    settings, appraisal = quest.choice
+    lately = [o.setting for o in since[-_REVISIT_EVERY:]]
+    for wanted in _best_before(quest, float(appraisal.value.max())):
+        if wanted in settings and wanted not in lately:
+            return settings[settings.index(wanted)]
     return None
 
 

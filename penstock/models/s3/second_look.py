@@ -37,6 +37,7 @@ RETURN_EVIDENCE = 4.5  # of the logarithm: where a place has been it is found ag
 _STEP_MIN = 0.25
 
 
+_ALIKE = 1.0  # of the logarithm: beginnings of a return that explain the measurements no worse than this
 # Of the logarithm: by so much must what it was before explain what came after better than a new place would.
 _HOME_FAVOUR = 1.0
 # Squares of standard deviations: what lies farther off was not what it had been, and no farther than it counts for.
@@ -140,6 +141,9 @@ class SecondLook:
         at = possible.index(best)
         best = max(possible[max(0, at - _PLACES_APART + 1) : at + _PLACES_APART], key=self.support)
         found = self.changed(best)
+        if found.home is not None:  # what is alike in both places does not say that it was there already
+            alike = [each for each in possible if self.support(each) > self.support(best) - _ALIKE]
+            best = max(each for each in alike if self.home(each) == found.home)
         needed = CHANGE_EVIDENCE_LEAST if found.home is None else RETURN_EVIDENCE
         return best if self.support(best) > needed and found.step > _STEP_MIN else None
 

@@ -323,6 +323,36 @@ def test_what_surpasses_is_looked_at_where_the_place_did_best_before_it_changed(
     assert isinstance(plan.setting.thread_count, int), "no probe is made with half a thread"
 
 
+@pytest.mark.parametrize(
+    ("measured", "value", "is_looked_at"),
+    [
+        ([(4, 1), (16, 1), (4, 1), (16, 1), (4, 1), (16, 1)], 2000.0, True),
+        ([(4, 1), (16, 1), (4, 1), (16, 1), (4, 1)], 2000.0, False),
+        ([(32, 1), (16, 1), (4, 1), (16, 1), (4, 1), (16, 1)], 2000.0, False),
+        ([(4, 1), (16, 1), (4, 1), (16, 1), (4, 1), (16, 1)], 1100.0, False),
+    ],
+    ids=["long enough", "too soon", "it was just there", "it was hardly better"],
+)
+def test_a_place_that_changed_is_measured_now_and_then_as_it_was_before(
+    measured: list[tuple[int, float]], value: float, *, is_looked_at: bool
+) -> None:
+    """A ceiling that is lifted again shows nowhere else: below it few threads do as well as many."""
+    best = float(np.log(1000.0))
+    model = Believing({4: (best - 0.3, 0.3), 16: (best, 0.01), 32: (best, 0.01)})
+    cell = Cell(
+        payload_size_bytes=CONTEXT.payload_size_bytes,
+        setting={"thread_count": 32.0},
+        count=2,
+        value_median=value,
+        had_trouble=False,
+        newest_at=NOON - timedelta(hours=3),
+    )
+    quest = a_quest(model, measured)
+    plan = propose(replace(quest, fit=a_fit(changed_at=NOON - timedelta(hours=2), cells=(cell,))))
+    assert plan is not None
+    assert (plan.setting == Threads(32)) is is_looked_at
+
+
 MANY = [(n, 100.0) for n in (4, 8, 16, 32)]
 
 

@@ -55,9 +55,8 @@ _PRICED_COUNT = 12  # the most telling: only these are priced
 _VERIFY_EVERY = 3
 _VERIFY_AFTER = 12
 _VERIFY_OCTAVES = 0.5  # of each knob: what was measured so near to the advice has verified it
-_REVISIT_EVERY = (
-    6  # probes since a change: one of so many is made as it was before, where that did clearly better
-)
+# Probes since a change: one of so many is made as it was before, where that did clearly better.
+_REVISIT_EVERY = 6
 # Measurements near the incumbent, among the latest, while a change is suspected: others tell what has changed. Where
 # the same setting was asked for twice in a row, and moved a little with each, it took five probes of six.
 _SUSPECT_REPEATS = 2

@@ -244,9 +244,9 @@ def _rival(quest: Quest) -> Any:  # a setting, or None
     rival, best = latest[-1].setting, float(appraisal.value.max())
     if quest.model.measured_value(latest[-1]) <= _SURPASSES * best:
         return None
-    for wanted in [*_best_before(quest, best), rival]:
-        if wanted in settings and sum(o.setting == wanted for o in latest) < _SUSPECT_REPEATS:
-            return settings[settings.index(wanted)]  # of a cell the knobs are floats
+    for setting in [*_best_before(quest), rival]:
+        if setting in settings and sum(o.setting == setting for o in latest) < _SUSPECT_REPEATS:
+            return setting
     return None
 
 
@@ -256,19 +256,20 @@ def _revisited(quest: Quest) -> Any:  # a setting, or None
     since = [o for o in quest.own if changed_at is not None and o.started_at >= changed_at]
     if len(since) < _REVISIT_EVERY:
         return None
-    settings, appraisal = quest.choice
     lately = [o.setting for o in since[-_REVISIT_EVERY:]]
-    for wanted in _best_before(quest, float(appraisal.value.max())):
-        if wanted in settings and wanted not in lately:
-            return settings[settings.index(wanted)]
-    return None
+    return next((setting for setting in _best_before(quest) if setting not in lately), None)
 
 
-def _best_before(quest: Quest, best: float) -> list[Any]:
+def _best_before(quest: Quest) -> list[Any]:
     """What did clearly better while the place was another one than anything does now: it may be that again."""
+    settings, appraisal = quest.choice
+    least = _SURPASSES * float(appraisal.value.max())
     before = [c for c in quest.fit.cells if not evidence.is_current(c, quest.fit) and not c.had_trouble]
-    about = [c for c in before if evidence.is_about(c, quest.context) and c.value_median > _SURPASSES * best]
-    return [quest.model.setting_type(**max(about, key=lambda c: c.value_median).setting)] if about else []
+    about = [c for c in before if evidence.is_about(c, quest.context) and c.value_median > least]
+    if not about:
+        return []
+    was = quest.model.setting_type(**max(about, key=lambda c: c.value_median).setting)
+    return [setting for setting in settings if setting == was]  # of a cell the knobs are floats
 
 
 _REFUSAL_PRICE = 20.0  # of a probe, per share that is refused: applications suffer with it

@@ -293,6 +293,18 @@ def test_what_beat_the_advice_by_surprise_is_measured_again(
     assert plan.setting == Threads(count)
 
 
+def a_cell_of_32(value: float, hours: int, *, had_trouble: bool = False) -> Cell:
+    """Two measurements with so many threads, the newest so long after noon; knobs are floats, as evidence has them."""
+    return Cell(
+        payload_size_bytes=CONTEXT.payload_size_bytes,
+        setting={"thread_count": 32.0},
+        count=2,
+        value_median=value,
+        had_trouble=had_trouble,
+        newest_at=NOON + timedelta(hours=hours),
+    )
+
+
 @pytest.mark.parametrize(
     ("hours", "value", "had_trouble", "count"),
     [(-3, 2000.0, False, 32), (-1, 2000.0, False, 16), (-3, 1100.0, False, 16), (-3, 2000.0, True, 16)],
@@ -304,14 +316,7 @@ def test_what_surpasses_is_looked_at_where_the_place_did_best_before_it_changed(
     best = float(np.log(1000.0))
     model = Believing({4: (best - 1.0, 0.01), 16: (best, 0.01), 32: (best, 0.01)})
     quest = a_quest(model, [(8, 1), (16, 1.2)])
-    cell = Cell(
-        payload_size_bytes=CONTEXT.payload_size_bytes,
-        setting={"thread_count": 32.0},
-        count=2,
-        value_median=value,
-        had_trouble=had_trouble,
-        newest_at=NOON + timedelta(hours=hours),
-    )
+    cell = a_cell_of_32(value, hours, had_trouble=had_trouble)
     fit = a_fit(
         changed_at=NOON - timedelta(hours=2),
         suspicion=Suspicion(surprise=9.0, value_ratio=1.2),
@@ -339,14 +344,7 @@ def test_a_place_that_changed_is_measured_now_and_then_as_it_was_before(
     """A ceiling that is lifted again shows nowhere else: below it few threads do as well as many."""
     best = float(np.log(1000.0))
     model = Believing({4: (best - 0.3, 0.3), 16: (best, 0.01), 32: (best, 0.01)})
-    cell = Cell(
-        payload_size_bytes=CONTEXT.payload_size_bytes,
-        setting={"thread_count": 32.0},
-        count=2,
-        value_median=value,
-        had_trouble=False,
-        newest_at=NOON - timedelta(hours=3),
-    )
+    cell = a_cell_of_32(value, -3)
     quest = a_quest(model, measured)
     plan = propose(replace(quest, fit=a_fit(changed_at=NOON - timedelta(hours=2), cells=(cell,))))
     assert plan is not None

@@ -153,6 +153,7 @@ class StoredObject:
     head: bytes
     size_bytes: int
     storage_class: str = "standard"  # "standard-ia", "glacier-ir", ...
+    md5: str | None = None  # of all of it, where the store is sure to say it: as S3 writes its ETag
 
 
 @dataclass(frozen=True, slots=True)

@@ -949,6 +949,31 @@ async def test_a_range_that_comes_in_chunks_is_counted(size: int) -> None:
         assert (await store.look_at("bucket", "key", 100)).size_bytes == 1000
 
 
+@pytest.mark.parametrize(
+    ("bucket", "encryption", "md5"),
+    [
+        ("bucket", "AES256", "0f-2"),
+        ("bucket", "aws:kms", None),
+        ("bucket", None, None),  # a store that does not say how it encrypts may write anything there
+        (DIRECTORY, "AES256", None),
+    ],
+)
+async def test_an_etag_is_a_checksum_where_s3_says_so(
+    bucket: str, encryption: str | None, md5: str | None
+) -> None:
+    """Elsewhere it is any name, and nothing may be concluded from it."""
+    headers = {"ETag": '"0f-2"'} | ({"x-amz-server-side-encryption": encryption} if encryption else {})
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        oracle = Oracle(200, "penstock", headers)
+        return await (
+            as_a_directory_bucket(request, oracle.answer) if bucket == DIRECTORY else oracle.answer(request)
+        )
+
+    async with answering(answer) as url, store_at(url) as store:
+        assert (await store.look_at(bucket, "key", 8)).md5 == md5
+
+
 async def test_an_empty_object_is_said_to_be_too_small() -> None:
     """It has no first byte, so a range of it is refused: what helps is another object."""
     async with object_store() as (store, _):

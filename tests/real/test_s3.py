@@ -15,6 +15,7 @@ from penstock.probes.aws.objects import AwsObjectStore, open_object_store
 from penstock.probes.outside import Denied, Missing, Refused
 from penstock.probes.s3.download import S3DownloadProbe
 from penstock.probes.s3.payload import incompressible_payload
+from penstock.probes.s3.read_objects import read_object_md5
 from penstock.units import KiB, MiB
 from penstock.vocabulary import Observation, ProbePlan
 from tests.real.servers import KEY, REGION, at_the_end_of, plain_client
@@ -164,6 +165,20 @@ async def test_a_named_object_is_only_read(s3_url: str, bucket: str) -> None:
     after = client.head_object(Bucket=bucket, Key="theirs")
     assert (after["ETag"], after["LastModified"]) == (before["ETag"], before["LastModified"])
     assert leftovers(s3_url, bucket) == ["theirs"]
+
+
+@pytest.mark.parametrize("size", [3 * MiB, 20 * MiB])
+async def test_what_is_put_to_be_read_has_the_checksum_it_is_known_by(
+    s3_url: str, bucket: str, size: int
+) -> None:
+    """Whole or in parts, by the count of a server that others wrote."""
+    async with store_at(s3_url) as store:
+        probe = S3DownloadProbe(workspace_in(store, bucket))
+        assert isinstance(await probe.run(a_download_plan(size=size, threads=2, range_size=MiB)), Observation)
+        listed = plain_client("s3", s3_url).list_objects_v2(Bucket=bucket)["Contents"]
+        (etag,) = {one["ETag"].strip('"') for one in listed if one["Size"] == size}
+        assert etag == read_object_md5(size)
+        await probe.close()
 
 
 async def test_a_range_beyond_the_object_is_refused(s3_url: str, bucket: str) -> None:

@@ -120,7 +120,9 @@ class AwsObjectStore:
     async def look_at(self, bucket: str, key: str, size_bytes: int) -> StoredObject:
         """GetObject, of a range that an object may be smaller than: what HeadObject refuses, it refuses without a word.
 
-        The class is not said where it is the standard one.
+        The class is not said where it is the standard one. An ETag is a digest where S3 encrypts with keys of its own:
+        docs.aws.amazon.com/AmazonS3/latest/userguide/checking-object-integrity-upload.html. In directory buckets it
+        is none, and other stores do not name that encryption.
         """
         with translated(f"looking at {key} in {bucket}"):
             answer = await self._client.get_object(Bucket=bucket, Key=key, Range=f"bytes=0-{size_bytes - 1}")
@@ -128,10 +130,12 @@ class AwsObjectStore:
                 head = await _first_bytes(body, size_bytes)  # also where the range is ignored
             # Whoever sends a range in chunks does not say how long it is.
             told = answer.get("ContentRange") or f"/{answer['ContentLength']}"
+            has_digest = answer.get("ServerSideEncryption") == "AES256" and not is_directory_bucket(bucket)
             return StoredObject(
                 head,
                 size_bytes=int(told.rpartition("/")[2]),
                 storage_class=answer.get("StorageClass", "STANDARD").lower().replace("_", "-"),
+                md5=answer["ETag"].strip('"') if has_digest else None,
             )
 
     async def get_unless(

@@ -2,13 +2,14 @@
 
 Such an object lies in a run of its own whose name says its size, so that hosts which share a bucket share it, and the
 sweep for what dead hosts left finds it like any other run. Beside it lie the signs of those who use it. What it holds
-follows from its size: an object that is not as long as its name says, or begins otherwise, is somebody else's and is
-left alone.
+follows from its size: an object that is not as long as its name says, begins otherwise, or has another checksum, is
+somebody else's and is left alone.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import math
 import re
@@ -186,7 +187,8 @@ class ReadObjects:
         except RequestError as trouble:  # another host has just removed it, or may not be read by this one
             _log.info("%s cannot be read: %s", key, trouble)
             return False
-        is_as_named = (found.size_bytes, found.head) == (size, _body(size)[:head_bytes])
+        begins_as_named = (found.size_bytes, found.head) == (size, _body(size)[:head_bytes])
+        is_as_named = begins_as_named and found.md5 in (None, read_object_md5(size))
         return is_as_named and found.storage_class not in RETRIEVAL_CLASSES
 
     async def _put(self, size: int, seconds_max: float) -> ReadObject:
@@ -296,3 +298,15 @@ def _run_of(key: str) -> str:
 def _body(size: int) -> bytes:
     """What such an object consists of, over and over: the same on every host."""
     return incompressible_payload(min(size, READ_OBJECT_PART_BYTES), seed=size)
+
+
+def read_object_md5(size: int) -> str:
+    """Of the object of so many bytes, as S3 writes its ETag: of several parts that of their MD5s, and their number."""
+    body = _body(size)
+    whole_count, rest_bytes = divmod(size, len(body))
+    digests = [_digest(body)] * whole_count + [_digest(body[:rest_bytes])] * (rest_bytes > 0)
+    return digests[0].hex() if len(digests) == 1 else f"{_digest(b''.join(digests)).hex()}-{len(digests)}"
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.md5(data, usedforsecurity=False).digest()

@@ -196,6 +196,7 @@ class MemoryStore(Scripted):
         self.sizes: dict[str, int] = {}  # by key
         self.storage_class = "standard"  # of every object
         self.heads: dict[str, bytes] = {}  # how they begin
+        self.md5s: dict[str, str] = {}  # where the store says one
         self.reads: list[tuple[str, int, int]] = []  # key, start and stop of every attempt
         self.shared: dict[str, Tagged] = {}  # what hosts write together
         self.written_seconds: dict[str, float] = {}  # when
@@ -254,7 +255,8 @@ class MemoryStore(Scripted):
     async def look_at(self, bucket: str, key: str, size_bytes: int) -> StoredObject:
         await self._small("look")
         self._there(key, self.objects)
-        return StoredObject(self.heads.get(key, b"")[:size_bytes], self.sizes[key], self.storage_class)
+        head, md5 = self.heads.get(key, b"")[:size_bytes], self.md5s.get(key)
+        return StoredObject(head, self.sizes[key], self.storage_class, md5)
 
     async def get_unless(
         self, bucket: str, key: str, etag: str | None, *, size_bytes_max: int

@@ -278,7 +278,7 @@ async def test_a_host_that_may_not_write_reads_what_others_keep(clock: VirtualCl
     assert (len(to_be_read(store)), journal.entries) == (1, [])
 
 
-@pytest.mark.parametrize("damage", ["longer", "another beginning"])
+@pytest.mark.parametrize("damage", ["longer", "another beginning", "another checksum"])
 async def test_what_is_not_penstocks_is_not_read(clock: VirtualClock, damage: str) -> None:
     """An object that only has the name is left alone: it may be compressible, or short."""
     store = MemoryStore()
@@ -287,6 +287,8 @@ async def test_what_is_not_penstocks_is_not_read(clock: VirtualClock, damage: st
     (theirs,) = to_be_read(store)
     if damage == "longer":
         store.sizes[theirs] += 1
+    elif damage == "another checksum":
+        store.md5s[theirs] = "0" * 32
     else:
         store.heads[theirs] = bytes(64 * KiB)
     store.reads.clear()

@@ -187,7 +187,7 @@ def burst_bundle(
     both = {"is_burst": float(demand.regime is Regime.BURST)}
     for name, flag in (("sustained", 0.0), ("burst", 1.0)):
         at = replace(transfers, is_burst=np.full_like(transfers.is_burst, flag))
-        both[f"{name}_throughput_bytes_per_second"] = mean_rate(posterior, at, demand)
+        both[f"{name}_throughput_bytes_per_second"] = float(usual_rates(posterior, at, demand)[0])
     if posterior.credit_bytes is not None:
         rate = both["burst_throughput_bytes_per_second"]
         if rate > limits.baseline_bytes_per_second:

@@ -56,8 +56,8 @@ def of_regime(limits: Ceiling, moved_bytes: int | None, left_bytes: float, *, is
         )
     spent = format_bytes(limits.burst_credits_spent(moved_bytes))
     if is_burst:
-        return f"This is while the host bursts: the transfer takes {spent} {left}."
-    return f"This is what the host sustains: the transfer would take {spent} {left}."
+        return f"This is while the host bursts: the transfer takes at most {spent} {left}."
+    return f"This is what the host sustains: the transfer could take {spent} {left}."
 
 
 def of_patience(borne_bytes: float, lasting_rate: float) -> str:

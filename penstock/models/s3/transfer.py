@@ -422,6 +422,9 @@ class S3TransferModel(S3Choices[S3SettingT]):
         limits = burst_ceiling(context.place)
         if limits is None or demand.regime is not Regime.AUTO:
             return tuple(found)
+        if "burst_seconds_left" not in answers.burst_bundle(posterior, context, at, settled):
+            # Slower than the baseline with all credits there are: it takes none of them.
+            return tuple(found)
         moved, left = self._moved_bytes(context, demand), posterior.credit_bytes or 0.0
         return (remarks.of_regime(limits, moved, left, is_burst=settled.regime is Regime.BURST), *found)
 

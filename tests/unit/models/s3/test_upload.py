@@ -514,8 +514,8 @@ def test_who_does_not_say_gets_the_burst_where_it_ends_well_before_the_credits()
     assert MODEL.regime(fit, short, auto, beside_bytes=1024 * GiB) is Regime.SUSTAINED
     assert MODEL.regime(fit, short, Demand(regime=Regime.SUSTAINED)) is Regime.SUSTAINED
     for context, regime, words in (
-        (short, Regime.BURST, "This is while the host bursts: the transfer takes "),
-        (long, Regime.SUSTAINED, "This is what the host sustains: the transfer would take "),
+        (short, Regime.BURST, "This is while the host bursts: the transfer takes at most "),
+        (long, Regime.SUSTAINED, "This is what the host sustains: the transfer could take "),
         (small, Regime.SUSTAINED, "This is what the host sustains: work without an end "),
     ):
         made, said = (recommended(MODEL, fit, context, demand) for demand in (auto, Demand(regime=regime)))
@@ -523,6 +523,20 @@ def test_who_does_not_say_gets_the_burst_where_it_ends_well_before_the_credits()
         assert made.derived["is_burst"] == (regime is Regime.BURST)
         assert words in made.explanation
         assert "For w" not in said.explanation
+
+
+@pytest.mark.parametrize("objects", [1, 1000])
+def test_what_is_slower_than_the_baseline_is_not_said_to_burst(objects: int) -> None:
+    """It takes no credits, be it one object or work without an end; and what is expected has one number."""
+    place = a_place(instance_type="c6i.4xlarge")
+    slow = UploadWorld(place=place, host_bytes_per_second=100e6)
+    fit = fit_of(slow, history(slow, 10))
+    made = recommended(MODEL, fit, a_context(place=place, size=MiB * objects), Demand())
+    assert "bursts" not in made.explanation
+    assert "sustains" not in made.explanation
+    told = ("sustained", "burst")[int(made.derived["is_burst"])]
+    expected = made.prediction["throughput_bytes_per_second"].expected
+    assert made.derived[f"{told}_throughput_bytes_per_second"] == pytest.approx(expected, rel=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -234,11 +234,11 @@ def _show(document: Mapping[str, Any]) -> None:
     headings = (
         "",
         "goodput",
-        "in the end",
+        "at the end",
         "latency",
         "p99",
         "duplicates",
-        "in the end",
+        "at the end",
         "oldest",
         "collapsed after",
     )
@@ -246,11 +246,11 @@ def _show(document: Mapping[str, Any]) -> None:
         (
             result["mode"],
             f"{result['goodput_messages_per_second']:.1f}/s",
-            f"{result['last_goodput_messages_per_second']:.1f}/s",
+            _last(result["last_goodput_messages_per_second"]),
             text("_seconds", result["latency_seconds_mean"]),
             text("_seconds", result["latency_seconds_p99"]),
             text("", result["duplicate_count"]),
-            f"{result['last_duplicates_per_second']:.1f}/s",
+            _last(result["last_duplicates_per_second"]),
             text("_seconds", result["oldest_undeleted_seconds_max"]),
             "never" if (after := result["collapsed_after_seconds"]) is None else format_seconds(after),
         )
@@ -269,6 +269,10 @@ def _show(document: Mapping[str, Any]) -> None:
     click.echo(
         f"\n{requests:,} requests; at AWS's list price ${usd:.4f}. The end is the last quarter of each run."
     )
+
+
+def _last(rate: float | None) -> str:
+    return "-" if rate is None else f"{rate:.1f}/s"
 
 
 def _rescue_sentence(result: Mapping[str, Any]) -> str:

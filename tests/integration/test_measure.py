@@ -59,6 +59,16 @@ def test_the_three_modes_are_measured_one_after_another(endpoint_url: str) -> No
     assert "  blast  " in result.stderr.splitlines()[0]
 
 
+def test_a_run_without_a_whole_second_tells_nothing_of_its_end(endpoint_url: str) -> None:
+    """Of messages that it deleted for good, none are said to be deleted at the end."""
+    result = measure("--endpoint-url", endpoint_url, "--mode", "rate-controlled", "--seconds", "600ms")
+    assert result.exit_code == 0, result.stderr
+    row = next(line for line in result.stdout.splitlines() if line.startswith("rate-controlled"))
+    goodput, at_the_end = row.split()[1:3]
+    assert goodput != "0.0/s"
+    assert at_the_end == "-"
+
+
 def test_people_read_a_table(endpoint_url: str) -> None:
     """One row for each mode, the price below it, progress apart from it."""
     result = measure("--endpoint-url", endpoint_url, "--mode", "rate-controlled", "--seconds", "1.2s")

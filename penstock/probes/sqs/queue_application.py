@@ -127,12 +127,11 @@ class Course:
         """As JSON; names say units, and what never happened is None."""
         tally, total = self.tally, self.tally.total
         seconds = max(tally.duration_seconds, 1e-9)
-        last = (1.0 - _LAST_FRACTION) * seconds, seconds
         return {
             "duration_seconds": tally.duration_seconds,
             "goodput_messages_per_second": total.deleted_count / seconds,
-            "last_goodput_messages_per_second": tally.rate_between("deleted_count", *last),
-            "last_duplicates_per_second": tally.rate_between("duplicate_count", *last),
+            "last_goodput_messages_per_second": self._last_rate("deleted_count"),
+            "last_duplicates_per_second": self._last_rate("duplicate_count"),
             "latency_seconds_p50": tally.latency_seconds_quantile(0.50),
             "latency_seconds_p99": tally.latency_seconds_quantile(0.99),
             **total.document(),
@@ -147,6 +146,16 @@ class Course:
             "first_arrivals": tally.first_arrivals,
             "samples": [sample_document(sample) for sample in tally.samples],
         }
+
+    def _last_rate(self, name: str) -> float | None:
+        """A count per second, over the samples that end in the last quarter; None where none does."""
+        samples = self.tally.samples
+        began = [0.0, *(sample.at_seconds for sample in samples)]
+        from_seconds = (1.0 - _LAST_FRACTION) * self.tally.duration_seconds
+        last = [n for n, sample in enumerate(samples) if sample.at_seconds > from_seconds]
+        if not last:
+            return None
+        return sum(getattr(samples[n].counts, name) for n in last) / (began[-1] - began[last[0]])
 
     def measures(self) -> dict[str, float]:
         """The numbers that only this operation has; what never happened is absent."""

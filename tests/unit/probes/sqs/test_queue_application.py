@@ -268,6 +268,17 @@ def test_the_document_has_every_second(results: dict[str, Course]) -> None:
     assert [name for name in document if f"`{name}`" not in page] == []
 
 
+@pytest.mark.parametrize("seconds", [0.6, 1.2, 3.4, 20.0])
+def test_the_end_of_a_run_is_whole_seconds_or_is_not_told(seconds: float) -> None:
+    """Cut short it is neither said to have deleted nothing in the end, nor thrice what it did."""
+    (calm,) = measured("rate-controlled", seconds=seconds)
+    last = calm.document()["last_goodput_messages_per_second"]
+    assert (last is None) == (seconds < 1.0)
+    if last is not None:
+        at_the_most = max(sample.counts.deleted_count for sample in calm.tally.samples)
+        assert 0.0 < last <= at_the_most
+
+
 def test_the_same_seed_gives_the_same_run() -> None:
     """Chance is an argument of the world."""
     first, second = (measured("blast", seconds=20.0, seed=3)[0].tally for _ in range(2))

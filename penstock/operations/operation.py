@@ -88,6 +88,7 @@ class Words:
     # threads x 8 MiB".
     setting: Callable[[Mapping[str, float], int], str]
     setting_in_full: Callable[[Mapping[str, float], int], str]
+    request_rate_help: str  # what would help where the service's request rate is the limit
     learned: tuple[str, ...]  # the parameters of a fit that say most of a place
     advice: str  # what is advised, in half a line
     query: str  # a sentence for each command

@@ -25,15 +25,14 @@ LIMITS = {
 }
 HELP: Mapping[str, str] = {
     "connections": "more connections, or a shorter way",
-    "host-ceiling": "a host with a faster network, where that is the ceiling; more threads do not",
-    "request-rate": "larger requests, or more key prefixes; for a queue fuller batches, or more queues",
+    "host-ceiling": "a host with a faster network, where that is the ceiling",
     "client-cpu": "more processes, or a faster processor",
     "message-groups": "more message groups",
     "work": "shorter work on a message, or more receivers",
     "memory": "more memory for buffers",
     "disk": "a faster disk",
 }
-"""What would help beyond the advice, by what limits."""
+"""What would help beyond the advice, by what limits; for the request rate the operation's own words say it."""
 CHANGE_SUSPECTED = "changed? the next measurement tells"
 ALIKE_WITHIN = 0.02  # ratios this near to 1 are no gain
 

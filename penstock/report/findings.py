@@ -194,6 +194,7 @@ class PlaceFindings:
     place: Place
     payload_noun: str
     payload_note: str
+    request_rate_help: str
     value_metric: str
     observation_count: int  # measured, or reported and believed
     measured_count: int  # by probes

@@ -127,7 +127,7 @@ def _facts(
     facts.append(("How fresh", f"{seen} {age_words(made.newest_observation_at, now)}; {until}"))
     facts += _refutation(place.value_metric, expected, advice, verdict.gains)
     facts += _tried(place, advice)
-    facts += _limits(advice)
+    facts += _limits(place, advice)
     facts.append(("What it cost", _cost(verdict, is_in_full=True)))
     return facts
 
@@ -222,16 +222,18 @@ def _thread_count(setting: Setting) -> float:
     return sum(value for name, value in setting_values(setting).items() if name.endswith("thread_count"))
 
 
-def _limits(advice: Advice) -> list[tuple[str, str]]:
+def _limits(place: PlaceFindings, advice: Advice) -> list[tuple[str, str]]:
     """What limits, what twice the threads would bring, and what would help beyond the advice."""
     name, more = advice.recommendation.bottleneck, advice.doubled_gain_fraction
-    words, helping = LIMITS.get(name, "not known"), HELP.get(name)
+    words = LIMITS.get(name, "not known")
+    helping = place.request_rate_help if name == "request-rate" else HELP.get(name)
     if name == "connections" and more is not None and more < HELPS_FROM:
         words, helping = f"{words}, and there is little work here for more connections", None
     elif name == "connections" and UNDARED in advice.recommendation.explanation:
         helping = "more connections, which are advised once probes have tried as many, or a shorter way"
     if more is not None:
-        brought = f"{percent(more)} more" if more >= 0.01 else f"no more{_why_not(advice)}"
+        much = f"{percent(abs(more))} {'more' if more > 0 else 'less'}"
+        brought = much if abs(more) >= 0.01 else f"no more{_why_not(advice)}"
         words += f"; twice the threads bring {brought}"
     return [("What limits", capital(words)), *([("What would help", capital(helping))] if helping else [])]
 

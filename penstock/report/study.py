@@ -186,13 +186,14 @@ class _Studied:
     def findings(self) -> PlaceFindings:
         """All but what is to be said first."""
         material, place, tally, measured = self._material, self._place, self._tally, self._measured
-        curves = self._curves()
+        curves, words = self._curves(), material.words[place.operation]
         probed = [m for m in measured if m.origin == Origin.PROBE.value] or measured  # which nobody can forge
         is_readable = self._expectations.is_readable
         return PlaceFindings(
             place=place,
-            payload_noun=material.words[place.operation].payload,
-            payload_note=material.words[place.operation].payload_note,
+            payload_noun=words.payload,
+            payload_note=words.payload_note,
+            request_rate_help=words.request_rate_help,
             value_metric=self._model.value_metric,
             observation_count=tally.measured_count + len(self._believed),
             measured_count=tally.measured_count,

@@ -53,6 +53,7 @@ def object_words(size_knob: str, whole_bytes_max: int, **words: Any) -> Words:
         "a larger one is alone, begins and ends.",
         setting=in_short,
         setting_in_full=in_full,
+        request_rate_help="larger requests, or more key prefixes",
         learned=("request_seconds", "connection_bytes_per_second", "host_bytes_per_second"),
         **words,
     )

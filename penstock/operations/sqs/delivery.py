@@ -139,6 +139,7 @@ DELIVERY = Operation(
         ),
         setting=_in_short,
         setting_in_full=_in_full,
+        request_rate_help="more queues, or fuller batches where they hold fewer than ten messages",
         learned=tuple(f"{action}_request_seconds" for action in ("send", "receive", "delete")),
         advice="how to drive a queue at 500 messages/s",
         query="Threads, batches, rates and windows for driving a queue.",

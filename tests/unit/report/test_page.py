@@ -14,6 +14,7 @@ import pytest
 
 from penstock.models.s3.upload import S3UploadSetting
 from penstock.models.study import Study, Trace, known
+from penstock.operations.table import OPERATIONS
 from penstock.report.anchors import figures_of, place_anchor
 from penstock.report.changes import ChangeFinding
 from penstock.report.evidence_figures import study_figure
@@ -476,6 +477,40 @@ def test_more_connections_are_advised_only_where_twice_as_many_bring_something(
     facts = dict(screen.facts)
     assert ("What would help" in facts) is helps
     assert ("little work here for more connections" in facts["What limits"]) is not helps
+
+
+@pytest.mark.parametrize(("gain", "said"), [(-0.13, "13 % less"), (-0.004, "no more"), (0.3, "30 % more")])
+def test_what_more_threads_cost_is_not_called_no_gain(gain: float, said: str) -> None:
+    """Where a path falls beyond its knee, who reads "no more" doubles them in good faith."""
+    assert f"twice the threads bring {said}" in _facts_where("host-ceiling", gain)["What limits"]
+
+
+@pytest.mark.parametrize(
+    ("operation", "said", "unsaid"),
+    [("s3_upload", "key prefixes", "batches"), ("sqs_delivery", "fuller batches", "prefixes")],
+)
+def test_what_helps_against_refusals_is_what_the_service_has(operation: str, said: str, unsaid: str) -> None:
+    """A queue has no key prefixes, and objects no batches."""
+    words = OPERATIONS[operation].words.request_rate_help
+    helping = _facts_where("request-rate", None, request_rate_help=words)["What would help"]
+    assert said in helping
+    assert unsaid not in helping
+
+
+def _facts_where(bottleneck: str, doubled_gain: float | None, **changes: Any) -> dict[str, str]:
+    report = a_report()
+    (place,) = report.places
+    advice = tuple(
+        dataclasses.replace(
+            each,
+            recommendation=dataclasses.replace(each.recommendation, bottleneck=bottleneck),
+            doubled_gain_fraction=doubled_gain,
+        )
+        for each in place.advice
+    )
+    place = dataclasses.replace(place, advice=advice, **changes)
+    (screen,) = first_screens(dataclasses.replace(report, places=(place,)))
+    return dict(screen.facts)
 
 
 @pytest.mark.parametrize(("threads", "is_told"), [(8, True), (7, False)])

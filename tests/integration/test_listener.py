@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import random
+import shutil
 import socket
 import subprocess
 import tempfile
@@ -340,6 +341,7 @@ def open_folder() -> Iterator[Path]:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 @pytest.mark.parametrize(("groups", "code"), [([], b"403"), ([4242], b"200")])
 def test_the_kernel_says_who_asks(open_folder: Path, groups: list[int], code: bytes) -> None:
     """A real process of another user is refused control, and admitted by a supplementary group."""

@@ -17,13 +17,14 @@ def test_a_host_of_any_name_can_have_its_queue(monkeypatch: pytest.MonkeyPatch) 
     assert len(f"{'p' * 40}-{name}-0123abcd.fifo") <= 80
 
 
-def test_pods_of_one_machine_are_hosts_of_their_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_pods_of_one_machine_are_hosts_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """They share the board, and how their names begin; else each would remove the queue of the other."""
+    monkeypatch.setattr(instance, "text_of", lambda _file: "the board")
     names, seeds = set(), set()
     for pod in ("application-7d4b9c6f5d-x2x4z", "application-7d4b9c6f5d-k8k9w", "a", "-", ""):
         monkeypatch.setattr("platform.node", lambda pod=pod: pod)
         names.add(instance.host_name())
-        seeds.add(instance.machine_seed(tmp_path))
+        seeds.add(instance.machine_seed())
     assert (len(names), len(seeds)) == (4, 5)
     assert all(len(name) <= 24 for name in names)
 

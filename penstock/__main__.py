@@ -1,4 +1,4 @@
-"""Knows that `python -m penstock` is the `penstock` script, for where scripts are not on the path."""
+"""Knows that `python -m penstock` runs the `penstock` command, for when that is not on the path."""
 
 from penstock.cli.entry import main
 

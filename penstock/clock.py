@@ -1,4 +1,4 @@
-"""Knows the two faces of time: elapsed seconds, which never go back, and dates, which may."""
+"""Knows the two kinds of time: elapsed seconds, which never go back, and dates, which may."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Passed to whatever acts; pure code takes `now` as an argument instead."""
+    """The time source passed to code that acts; pure code takes `now` as an argument instead."""
 
     def monotonic_seconds(self) -> float:
-        """Seconds since an arbitrary moment, for measuring what elapsed."""
+        """Seconds since an arbitrary moment, for measuring elapsed time."""
         ...
 
     def now(self) -> datetime:
-        """The date, aware and in UTC; two dates are never subtracted to time something."""
+        """The date and time, aware and in UTC; never subtract two of them to time something."""
         ...
 
 
 class Stopwatch:
-    """Seconds since it was made."""
+    """Measures the seconds since it was created."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._began_seconds = clock.monotonic_seconds()
 
     def elapsed_seconds(self) -> float:
-        """Since then."""
+        """Seconds since the stopwatch was created."""
         return self._clock.monotonic_seconds() - self._began_seconds
 
 
 class SystemClock:
     """The clock of this machine.
 
-    Elapsed time is `perf_counter`, not the event loop's `time()`: uvloop's moves in whole milliseconds,
-    and an SQS request takes 5 to 20 of them.
+    Elapsed time is `perf_counter`, not the event loop's `time()`: that of uvloop advances in whole milliseconds,
+    and an SQS request takes only 5 to 20 of them.
     """
 
     def monotonic_seconds(self) -> float:

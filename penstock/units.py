@@ -1,6 +1,6 @@
-"""Knows how quantities and their names are written for people and read back; everywhere else they are plain numbers.
+"""Knows how quantities and their names are written for people and parsed; everywhere else they are plain numbers.
 
-A name carries the unit of its value, so a value is written by the ending of its name.
+A name carries the unit of its value, so the ending of the name decides how the value is written.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _BYTES = {
     "T": TiB,
 }
 _SECONDS = {"": 1.0, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-# Largest first: a unit, its size, and how many of it are the least that are written in it.
+# Largest first: a unit, its size, and the least number of it that is written in this unit.
 _BYTE_UNITS = (("TiB", TiB, 1), ("GiB", GiB, 1), ("MiB", MiB, 1), ("KiB", KiB, 1))
 _RATE_UNITS = (("GB/s", 1e9, 1), ("MB/s", 1e6, 1), ("kB/s", 1e3, 1))
 _SECOND_UNITS = (("d", 86400.0, 2), ("h", 3600.0, 2), ("min", 60.0, 2), ("s", 1.0, 1), ("ms", 1e-3, 1))
-# Of a length that is meant: what is longer may exceed any number.
+# The number of digits is bounded, because converting a longer text could overflow.
 _QUANTITY = re.compile(r"^\s*([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*([A-Za-z]*)\s*$")
 
 
 class UnitError(ValueError):
-    """A quantity that cannot be read; the message says what would be."""
+    """A quantity that cannot be parsed; the message says what could be."""
 
 
 def parse_bytes(text: str) -> int:
@@ -86,12 +86,12 @@ def format_bytes(count: float) -> str:
 
 
 def format_rate(bytes_per_second: float) -> str:
-    """``37.5 MB/s``: decimal, as links are sold."""
+    """``37.5 MB/s``: decimal units, as are usual for networks."""
     return _in_units(bytes_per_second, _RATE_UNITS) or f"{bytes_per_second:.3g} B/s"
 
 
 def format_seconds(seconds: float) -> str:
-    """``153 ms``, ``2.5 s``, ``22 min``, ``3.1 h``, ``2 d``; nothing is ``0 s``."""
+    """``153 ms``, ``2.5 s``, ``22 min``, ``3.1 h``, ``2 d``; zero is ``0 s``."""
     if not seconds:
         return "0 s"
     return _in_units(seconds, _SECOND_UNITS) or f"{seconds * 1e6:.3g} us"
@@ -103,7 +103,7 @@ def counted(count: float, noun: str) -> str:
 
 
 def label(name: str) -> str:
-    """``part_size_bytes`` as a person says it: "part size", since its value shows the unit."""
+    """A name as people say it, without the unit that its value shows: "part size" for ``part_size_bytes``."""
     if name == "usd":
         return "dollars"
     stem, qualifier = _without_qualifier(name)
@@ -114,17 +114,17 @@ def label(name: str) -> str:
 
 
 def has_unit(name: str) -> bool:
-    """Whether a name says what its value is counted in."""
+    """Whether a name contains the unit of its value."""
     return _without_qualifier(f"_{name}")[0].endswith(_UNIT_ENDINGS)
 
 
 def is_rate(name: str) -> bool:
-    """Whether a name says that its value is counted in a second: more of it is done in less time."""
+    """Whether the value of this name is a rate per second."""
     return "_per_second" in name
 
 
 def quantity(name: str, value: float) -> str:
-    """A value in the unit of its name: ``37.5 MB/s``, ``153 ms``, ``612 messages/s``, ``8 MiB``, ``2.1 %``."""
+    """A value in the unit that its name implies: ``37.5 MB/s``, ``153 ms``, ``612 messages/s``, ``8 MiB``."""
     if not math.isfinite(value):
         return "-"
     stem = f"_{_without_qualifier(name)[0]}"
@@ -137,13 +137,13 @@ def quantity(name: str, value: float) -> str:
 
 
 def money(usd: float) -> str:
-    """``$0.30``, ``$0.0123``, ``$4``: cents are two digits, where there are any."""
+    """``$0.30``, ``$0.0123``, ``$4``: cents have at least two digits, if there are any."""
     shown = number(usd)
     return f"${usd:.2f}" if len(shown.rpartition(".")[2]) == 1 and "." in shown else f"${shown}"
 
 
 def number(value: float) -> str:
-    """Three significant digits and no exponent where one can do without: ``1,234``, ``0.000333``."""
+    """Three significant digits, without an exponent where possible: ``1,234``, ``0.000333``."""
     if value == 0 or not math.isfinite(value):
         return "0" if value == 0 else "-"
     size = abs(value)
@@ -155,12 +155,12 @@ def number(value: float) -> str:
 
 
 def ends(low: str, high: str, of: str = "") -> str:
-    """Of an interval, behind its number: `` (2.1 to 2.5)``; nothing where both are written alike."""
+    """The ends of an interval, to append to its number: `` (2.1 to 2.5)``; empty if both are written alike."""
     return "" if low == high else f" ({of}{low} to {high})"
 
 
 def rounded(value: float) -> float:
-    """What is advised, to the four digits that anybody sets; whole numbers, such as bytes, as they are."""
+    """An advised value rounded to four significant digits; whole numbers, such as bytes, stay as they are."""
     is_plain = not math.isfinite(value) or float(value).is_integer()
     return value if is_plain else float(f"{value:.4g}")
 
@@ -180,7 +180,7 @@ _QUALIFIERS = ("_max", "_min", "_mean", "_p50", "_p99")
 
 
 def _in_units(value: float, units: Sequence[tuple[str, float, int]]) -> str | None:
-    """In the largest unit that reaches its least when it is rounded, so that 999.9 kB/s are 1 MB/s; None in none."""
+    """The value in the largest unit whose minimum it reaches after rounding (999.9 kB/s is 1 MB/s), or None."""
     for unit, size, least in units:
         shown = _three_digits(value / size)
         if abs(float(shown)) >= least:
@@ -189,12 +189,12 @@ def _in_units(value: float, units: Sequence[tuple[str, float, int]]) -> str | No
 
 
 def _three_digits(value: float) -> str:
-    """Three significant digits, or all before the point: ``37.5``, ``120``, ``1023``."""
+    """Three significant digits, or all those before the decimal point: ``37.5``, ``120``, ``1023``."""
     return f"{value:.3g}" if abs(value) < 999.5 else f"{value:.0f}"
 
 
 def _without_qualifier(name: str) -> tuple[str, str]:
-    """``latency_seconds``, ``" p99"``."""
+    """A name split into its stem and its qualifier: ``latency_seconds``, ``" p99"``."""
     for ending in _QUALIFIERS:
         if name.endswith(ending):
             return name.removesuffix(ending), ending.replace("_", " ")
@@ -202,7 +202,7 @@ def _without_qualifier(name: str) -> tuple[str, str]:
 
 
 def _short_seconds(value: float) -> str:
-    # Of CPU for one byte.
+    # CPU time per byte is this small.
     return f"{number(1e9 * value)} ns" if 0 < abs(value) < 1e-6 else format_seconds(value)
 
 
@@ -215,7 +215,7 @@ _SHOWN: dict[str, Callable[[float], str]] = {
 
 
 def _count_rate(name: str, value: float) -> str:
-    """``612 messages/s``: of the things that the name counts, if it says so."""
+    """``612 messages/s``: a rate with the noun that the name contains, if any."""
     noun = name.partition("_per_second")[0].rsplit("_", 1)[-1]
     return f"{number(value)} {noun}/s" if noun.endswith("s") else f"{number(value)}/s"
 

@@ -1,10 +1,10 @@
-"""Read this first: the few frozen words that flow through penstock.
+"""Read this first: the frozen dataclasses that flow through penstock.
 
-A `Context` says where and what for. The optimizer proposes a `ProbePlan`; a probe carries it out and returns
-an `Observation`, or `Inconclusive` when it could not measure. A model turns observations into a `Fit`, and a fit
-answers with a `Prediction`. What applications hear is a `Recommendation`.
+A `Context` says where something is measured and at which size. The optimizer proposes a `ProbePlan`; a probe carries
+it out and returns an `Observation`, or `Inconclusive` if it could not measure. A model turns observations into a `Fit`,
+and a fit into a `Prediction`. Applications receive a `Recommendation`.
 
-Bytes and seconds throughout; the unit is in the name; moments end in `_at` and are aware UTC dates.
+Sizes are in bytes and times in seconds; each name carries its unit. Moments end in `_at` and are aware UTC dates.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where something is measured. Whatever shares a place shares one fit, which is claimed nowhere else."""
+    """Where something is measured. Each place has one fit, which is used for no other place."""
 
     operation: str  # a key of the table of operations: "s3_upload", "sqs_delivery"
     region: str
@@ -31,7 +31,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """A place and the size of what is moved: bytes of one object (S3) or of one message (SQS)."""
+    """A place and a payload size: the bytes of one object (S3) or of one message (SQS)."""
 
     place: Place
     payload_size_bytes: int
@@ -43,15 +43,15 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """The bounds of one field of a setting, both ends included, written once. All are searched by ratios."""
+    """The bounds of one field of a setting, both included. Every knob is searched on a logarithmic scale."""
 
     low: float
     high: float
-    is_divided: bool = False  # the host's total, which those who work at a time divide
+    is_divided: bool = False  # the host's total, which concurrent processes divide among themselves
 
 
 def knob(low: float, high: float, *, default: float | None = None, is_divided: bool = False) -> Any:
-    """Declare a field of a setting with its bounds. Returns Any because `dataclasses.field` does."""
+    """Declare a field of a setting with its bounds. Returns Any, as `dataclasses.field` does."""
     metadata = {"knob": Knob(low, high, is_divided)}
     if default is None:
         return field(metadata=metadata)
@@ -59,9 +59,9 @@ def knob(low: float, high: float, *, default: float | None = None, is_divided: b
 
 
 class Setting(Protocol):
-    """What an operation can be told: a frozen dataclass whose fields are declared with `knob`.
+    """The parameters that an operation accepts: a frozen dataclass whose fields are declared with `knob`.
 
-    Each operation has its own; it lives beside its model.
+    Each operation defines its own beside its model.
     """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
@@ -76,7 +76,7 @@ def knobs(setting_type: type[Setting] | Setting) -> dict[str, Knob]:
 
 
 def divided_knobs(setting: type[Setting] | Setting) -> list[str]:
-    """The names of those that are the host's total, which who works at a time divides."""
+    """The names of the knobs that hold the host's total, which concurrent processes divide among themselves."""
     return [name for name, knob in knobs(setting).items() if knob.is_divided]
 
 
@@ -87,7 +87,7 @@ def setting_values(setting: Setting) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What an act may cost at the most, or did cost. Credits are bytes above the host's baseline rate."""
+    """What an action costs at most, or did cost. Burst credits are bytes sent above the host's baseline rate."""
 
     transferred_bytes: int = 0
     request_count: int = 0
@@ -101,13 +101,13 @@ class Cost:
         )
 
     def __sub__(self, other: Self) -> Self:
-        """Field by field; what corrects a booking may be less than nothing."""
+        """Subtract field by field; the result may be negative, because it may correct what was booked too high."""
         return type(self)(
             **{f.name: getattr(self, f.name) - getattr(other, f.name) for f in dataclasses.fields(self)}
         )
 
     def __mul__(self, factor: float) -> Self:
-        """So much of it, in whole bytes and requests."""
+        """Multiply each field by a factor; bytes and requests are rounded to whole numbers."""
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         return type(self)(
             **{
@@ -128,15 +128,16 @@ class Spend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tariff:
-    """What requests and bytes cost in US dollars on the way between this host and one service. Nothing, by default."""
+    """What requests and bytes between this host and one service cost in US dollars. By default they are free."""
 
-    usd_per_write_request: float = 0.0  # PUT, POST and LIST; any request to a queue, of 64 KiB each
+    # PUT, POST and LIST; any request to a queue, where each 64 KiB count as one
+    usd_per_write_request: float = 0.0
     usd_per_read_request: float = 0.0
-    usd_per_sent_byte: float = 0.0  # from this host, the way included
+    usd_per_sent_byte: float = 0.0  # by this host, including the network path
     usd_per_received_byte: float = 0.0
     usd_per_stored_byte_day: float = 0.0
-    usd_per_key_request: float = 0.0  # of AWS KMS, which may encrypt what is written and decrypt what is read
-    key_request_count: float = 0.0  # of those for each request that writes or reads; answers tell it
+    usd_per_key_request: float = 0.0  # to AWS KMS, for encryption on write and decryption on read
+    key_request_count: float = 0.0  # KMS requests per write or read request, as responses show
 
     def usd(
         self,
@@ -147,7 +148,7 @@ class Tariff:
         sent_bytes: float = 0,
         received_bytes: float = 0,
     ) -> float:
-        """The price of these, with what travels beside the payload of each request; free ones pay for that alone."""
+        """The price of these amounts and of each request's headers; a free request pays for its headers alone."""
         request_count = write_request_count + read_request_count + free_request_count
         beside_bytes = request_count * BESIDE_PAYLOAD_BYTES
         key_usd = self.key_request_count * self.usd_per_key_request
@@ -159,7 +160,7 @@ class Tariff:
         )
 
     def cost(self, **amounts: int) -> Cost:
-        """All of these, which are those of `usd`, and their price."""
+        """The cost of these amounts, which are named as in `usd`."""
         return Cost(
             transferred_bytes=amounts.get("sent_bytes", 0) + amounts.get("received_bytes", 0),
             request_count=sum(count for name, count in amounts.items() if name.endswith("_count")),
@@ -167,7 +168,7 @@ class Tariff:
         )
 
 
-# Of one request, each way: headers and signature; of messages, their names and receipts.
+# Of each request and of each response: headers and signature; with queues, also message names and receipts.
 BESIDE_PAYLOAD_BYTES = 4096
 FREE = Tariff()
 
@@ -176,23 +177,23 @@ class Reason(StrEnum):
     """Why a probe is made."""
 
     RAMP = "ramp"  # the safe start: few threads first
-    EXPLORE = "explore"  # where the model knows least for the price
-    REFINE = "refine"  # near the incumbent
-    VERIFY = "verify"  # the incumbent itself, to notice change
+    EXPLORE = "explore"  # away from the advice, where a measurement is worth most for its price
+    REFINE = "refine"  # near the advice
+    VERIFY = "verify"  # the advised setting itself, to notice changes
     REQUESTED = "requested"  # an operator asked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbePlan(Generic[SettingT]):
-    """What to try, why, and the most that it may cost. A probe stops at whichever limit it meets first."""
+    """What to try, why, and the most that it may cost. A probe stops at the first limit that it reaches."""
 
     context: Context
     setting: SettingT
     reason: Reason
     cost_max: Cost
-    seed: int = 0  # of the probe's own chance (message bodies, jitter), so that a plan can be replayed
-    tariff: Tariff = FREE  # at which its dollars were reckoned, and are settled
-    body_count: int | None = None  # S3: requests with a body; None is as many as a steady state needs
+    seed: int = 0  # of the probe's random numbers (message bodies, jitter), so that a plan can be replayed
+    tariff: Tariff = FREE  # the prices of `cost_max.usd` and of the true cost
+    body_count: int | None = None  # S3: requests with a body; None: as many as a steady state needs
 
 
 class Origin(StrEnum):
@@ -204,9 +205,9 @@ class Origin(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """How many values fell into each class of a logarithmic scale: class i reaches from 2^(i/16) to 2^((i+1)/16).
+    """How many values fell into each bin of a logarithmic scale: bin i extends from 2^(i/16) to 2^((i+1)/16).
 
-    `counts` begins with class `first`. What is known of a quantile is right to 2.2 %; two of them add up.
+    `counts` begins with bin `first`. A quantile is exact to 2.2 %; histograms can be added.
     """
 
     first: int = 0
@@ -215,32 +216,32 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calls:
-    """How often one call of a service was made, and how it went, as SDKs tell of it."""
+    """How often one API call of a service was made and how it went, as reported by SDKs."""
 
     call_count: int
     attempt_count: int
-    retry_count: int  # attempts beyond the first, which the SDK did not tell the application of
-    refused_count: int  # attempts that the service refused for being too many
-    refused_fraction_max: float  # of the attempts of one minute
+    retry_count: int  # attempts after the first, which the SDK made without telling the application
+    refused_count: int  # attempts that the service throttled
+    refused_fraction_max: float  # of the attempts within one minute
     failed_count: int
-    in_flight_count_mean: float  # while anything was in flight
-    in_flight_count_max: float  # at once
+    in_flight_count_mean: float  # over the time in which any call was in flight
+    in_flight_count_max: float
     latencies: Histogram  # of attempts, in seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientHour(Calls):
-    """What one application did with one call of a service in an hour of listening, as its own SDK told it.
+    """How one application used one API call of a service during an hour of listening, as reported by its SDK.
 
-    Any user of the host can send it: it is weak evidence, for people to look at.
+    Any user of the host can send such reports, so they are weak evidence, to be shown to people.
     """
 
     began_at: datetime
     ended_at: datetime
-    name: str  # that somebody gave it, if any
+    name: str  # of the application, if it was given one
     product: str
     version: str
-    user_id: int | None  # whose socket it came from; None where nobody could say
+    user_id: int | None  # the owner of the sending socket; None if unknown
     service: str
     api: str
     region: str
@@ -248,23 +249,27 @@ class ClientHour(Calls):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeHarm:
-    """How much longer attempts of applications took beside a probe than just before it and just after it."""
+    """How much longer the attempts of applications took during a probe than just before and just after it."""
 
     started_at: datetime
     ended_at: datetime
     operation: str
     region: str
     payload_size_bytes: int
-    attempt_count: int  # that were heard beside it, and compared
+    attempt_count: int  # heard during the probe, and compared
     latency_increase_seconds: Estimate
     refused_fraction_increase: float
-    is_held_against_after: bool  # False: nobody was heard often enough after it, or the next probe began
-    is_broken_off: bool
+    # False: too few attempts were heard after the probe, or the next probe began
+    is_held_against_after: bool
+    is_broken_off: bool  # the probe was ended early because of it
 
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """How the time of a request goes with that of the next one: sums of logarithms around their means, which add up."""
+    """How the times of successive requests are correlated: sums of squares and products of centred logarithms.
+
+    Sums of several observations can be added.
+    """
 
     count: int
     xx: float
@@ -274,12 +279,11 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation(Generic[SettingT]):
-    """What was measured, with the evidence of its own quality.
+    """One measurement, with evidence of its quality.
 
-    `measures` holds what only this operation has (``send_seconds_mean``, ``duplicate_count``); the model of
-    the operation documents the names. Requests that were throttled or failed are counted, not hidden: they
-    are evidence. `histograms` holds the times of single requests by name (``request_seconds``,
-    ``first_byte_seconds``).
+    `measures` holds what is specific to the operation (``send_seconds_mean``, ``duplicate_count``); the operation's
+    model documents the names. Throttled and failed requests are counted, because they are evidence too. `histograms`
+    holds the times of single requests by name (``request_seconds``, ``first_byte_seconds``).
     """
 
     context: Context
@@ -293,27 +297,27 @@ class Observation(Generic[SettingT]):
     latency_seconds_mean: float = 0.0  # of one request (S3: one part; SQS: send to receive)
     latency_seconds_p50: float = 0.0
     latency_seconds_p99: float = 0.0
-    client_cpu_fraction: float = 0.0  # of one core, by the process that did the work
-    loop_lag_seconds_max: float = 0.0  # how late the event loop was at worst: the measurer's own disturbance
+    client_cpu_fraction: float = 0.0  # of one core, used by the process that did the work
+    loop_lag_seconds_max: float = 0.0  # of the event loop: how much the prober itself interfered
     origin: Origin = Origin.PROBE
-    client: str = "penstock"  # "boto3", "s5cmd", ...: whose behaviour was measured
-    reporter_uid: int | None = None  # whose process reported it, as the kernel says; None for a probe
+    client: str = "penstock"  # the client whose behaviour was measured: "boto3", "s5cmd", ...
+    reporter_uid: int | None = None  # the user who reported it, according to the kernel; None for a probe
     measures: Mapping[str, float] = field(default_factory=dict)
     histograms: Mapping[str, Histogram] = field(default_factory=dict)
     successive: Pairs | None = None  # requests of one thread, or messages, one after another
-    # Why it was measured; None for a report, and in what an earlier version stored.
+    # Why it was measured; None for a report, and in observations that an earlier version stored.
     reason: Reason | None = None
-    # What the model's value was expected to be before it was measured; None where nobody could say.
+    # The prediction of the model's value before this measurement; None if there was none.
     foreseen: Estimate | None = None
 
     @property
     def throughput_bytes_per_second(self) -> float:
-        """Bytes that arrived per second of wall time; 0 for an empty observation."""
+        """Bytes per second of elapsed time; 0 for an empty observation."""
         return self.transferred_bytes / self.duration_seconds if self.duration_seconds > 0 else 0.0
 
     @property
     def went_well(self) -> bool:
-        """Whether no more requests were throttled or failed than happens to anybody."""
+        """Whether throttled and failed requests were too few to blame on the setting."""
         return is_stray(self.throttled_count + self.failed_count, self.request_count)
 
 
@@ -321,9 +325,9 @@ STRAY_FRACTION_MAX = 0.02
 
 
 def is_stray(trouble_count: int, request_count: int) -> bool:
-    """Whether so few of the requests met with trouble that it says nothing of the setting.
+    """Whether so few requests were throttled or failed that this says nothing about the setting.
 
-    A connection breaks now and then, and S3 refuses single requests while it divides a prefix anew.
+    A connection breaks now and then, and S3 refuses single requests while it repartitions a prefix.
     """
     return trouble_count <= max(1.0, STRAY_FRACTION_MAX * request_count) and trouble_count < max(
         request_count, 1
@@ -332,20 +336,20 @@ def is_stray(trouble_count: int, request_count: int) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inconclusive(Generic[SettingT]):
-    """A probe that could not measure. Stored and shown, never fed to a model."""
+    """A probe that could not measure. It is stored and shown, but no model learns from it."""
 
     context: Context
     setting: SettingT
     started_at: datetime
     reason: str  # one sentence for the operator: what happened and what to do
-    transferred_bytes: int = 0  # what it cost all the same
+    transferred_bytes: int = 0  # what it cost nevertheless
     request_count: int = 0
 
 
 Outcome: TypeAlias = "Observation[SettingT] | Inconclusive[SettingT]"
 
 
-WIDE_FACTOR = 5.0  # between the ends of an interval: past it the number is little more than a guess
+WIDE_FACTOR = 5.0  # between the ends of an interval; beyond it, the number is little more than a guess
 
 
 NORMAL_90 = 1.6449  # standard deviations on either side of the mean that hold 90 % of a normal distribution
@@ -361,7 +365,7 @@ class Estimate:
 
     @property
     def is_guess(self) -> bool:
-        """Little more than one: before anything was measured, intervals are about as wide."""
+        """Whether the interval is about as wide as before anything was measured."""
         return self.high > WIDE_FACTOR * max(self.low, 0.0)
 
 
@@ -372,26 +376,26 @@ Prediction: TypeAlias = Mapping[str, Estimate]
 class Basis(StrEnum):
     """What a recommendation rests on, weakest first."""
 
-    DEFAULT = "default"  # nothing is known: what the SDK would do
-    PRIOR = "prior"  # tables and neighbours, nothing measured here
-    REPORTED = "reported"  # what applications reported, nothing measured here
+    DEFAULT = "default"  # nothing is known: the SDK's own default
+    PRIOR = "prior"  # tables and neighbours; nothing was measured here
+    REPORTED = "reported"  # reports of applications; nothing was measured here
     MODEL = "model"  # a fit to observations of this place, at other sizes or settings
     MEASURED = "measured"  # the advised setting itself was measured, at this size
 
 
 class Objective(StrEnum):
-    """What an application wants most."""
+    """What an application optimises for."""
 
-    THROUGHPUT = "throughput"  # no more threads and memory than what they bring is worth
-    PEAK = "peak"  # the most throughput, whatever it takes
+    THROUGHPUT = "throughput"  # throughput, less a price for connections
+    PEAK = "peak"  # the most throughput, however many connections it takes
     LATENCY = "latency"  # the shortest time for one object or message
-    FRUGAL = "frugal"  # least memory, connections and requests that still reach 80 % of the best
+    FRUGAL = "frugal"  # the least memory, connections and requests that still reach 80 % of the best
 
 
 class Regime(StrEnum):
-    """Which ceiling of the host the advice is for."""
+    """Which network ceiling of the host the advice is for."""
 
-    AUTO = "auto"  # burst where the transfer ends well before the credits do, sustained else
+    AUTO = "auto"  # burst if the transfer ends well before the burst credits do, otherwise sustained
     SUSTAINED = "sustained"
     BURST = "burst"
 
@@ -399,46 +403,46 @@ class Regime(StrEnum):
 class Access(StrEnum):
     """Which bytes of an object are read."""
 
-    WHOLE = "whole"  # from begin to end
-    RANDOM = "random"  # ranges of a large one, wherever they lie: Parquet, blocks of a file system
+    WHOLE = "whole"  # from beginning to end
+    RANDOM = "random"  # ranges anywhere in a large object: Parquet, blocks of a file system
 
 
 class Sink(StrEnum):
-    """Where what is read goes to."""
+    """Where the bytes that are read go."""
 
     MEMORY = "memory"
     FILE = "file"
-    NULL = "null"  # it is counted and dropped
+    NULL = "null"  # they are counted and dropped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """What an application asks for: its aim, its hard limits and its load. None is "not stated"."""
+    """What an application asks for: its objective, its hard limits and its load. None means "not stated"."""
 
     objective: Objective = Objective.THROUGHPUT
     regime: Regime = Regime.AUTO
     memory_bytes_max: int | None = None
     bandwidth_bytes_per_second_max: float | None = None
     thread_count_max: int | None = None
-    object_count: int = 1  # S3: how many objects move at a time
-    access: Access | None = None  # S3 downloads; None is whole
-    range_size_bytes: int | None = None  # S3 downloads, random: what the reader asks for at a time
-    sink: Sink | None = None  # S3 downloads; None is memory
-    message_rate_per_second: float | None = None  # SQS: the load to carry; None is "as much as can be had"
-    message_group_count: int | None = None  # SQS FIFO: groups in use; None is enough not to matter
-    work_seconds: float = 0.0  # SQS: the consumer's own time for one message
-    latency_objective_seconds: float | None = None  # SQS: send to receive, mean
-    visibility_timeout_seconds: float | None = None  # SQS: None is what the probe found on its queue
+    object_count: int = 1  # S3: objects that are moved concurrently
+    access: Access | None = None  # S3 downloads; None means whole
+    range_size_bytes: int | None = None  # S3 downloads, random access: what the reader asks for at a time
+    sink: Sink | None = None  # S3 downloads; None means memory
+    message_rate_per_second: float | None = None  # SQS: the load to carry; None means as much as possible
+    message_group_count: int | None = None  # SQS FIFO: groups in use; None means too many to be a limit
+    work_seconds: float = 0.0  # SQS: the time that the consumer itself takes for one message
+    latency_objective_seconds: float | None = None  # SQS: from send to receive, mean
+    visibility_timeout_seconds: float | None = None  # SQS: None means that of the probe's own queue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recommendation(Generic[SettingT]):
-    """The advice for one context, why, how sure, and until when.
+    """The advice for one context, with its reason, its intervals and its expiry date.
 
-    `derived` is the rest of the bundle that follows from the setting (``connection_pool_count``,
+    `derived` holds client options that follow from the setting (``connection_pool_count``,
     ``multipart_threshold_bytes``, ``crt_target_gbps``, ``receive_window_message_count``, ...). `gain_over_default` is
-    how many times as well as the SDK's own default it serves the demand's aim on average: in throughput, or for
-    `latency` in the time of one. It is None while nothing is known, and in what an earlier version stored.
+    the average gain over the SDK's own default, as a factor: of throughput or, for the objective `latency`, of the
+    time of one object or message. It is None while nothing is known, and in advice that an earlier version stored.
     """
 
     context: Context
@@ -447,14 +451,14 @@ class Recommendation(Generic[SettingT]):
     prediction: Prediction
     demand: Demand
     basis: Basis
-    bottleneck: str  # what limits here: "connections", "host-ceiling", "request-rate", "client-cpu", ...
+    bottleneck: str  # what limits it: "connections", "host-ceiling", "request-rate", "client-cpu", ...
     explanation: str  # a few sentences
     observation_count: int
     newest_observation_at: datetime | None
     issued_at: datetime
     expires_at: datetime
     gain_over_default: Estimate | None = None
-    store: str = ""  # what the objects are in, where that is known not to be AWS
+    store: str = ""  # the object store, where it is known not to be that of AWS
 
     def has_expired(self, now: datetime) -> bool:
         return now >= self.expires_at
@@ -470,27 +474,27 @@ class Moved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdviceMoved(Generic[SettingT]):
-    """What a change of its place did to the ordinary advice of one size."""
+    """How a change of the place changed the advice for one payload size and the default demand."""
 
     payload_size_bytes: int
     before: SettingT
     after: SettingT
-    value: Moved | None  # of the setting that was advised before; None where the fit of then cannot be read
+    value: Moved | None  # of the setting advised before; None if the earlier fit cannot be read any more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change(Generic[SettingT]):
-    """A place became another one: when, what moved and how far, and what was advised before and after.
+    """A place changed: when, which parameters moved and how far, and the advice before and after.
 
-    It outlives the fit that noticed it. `known_until` is the newest measurement that was there when it was noticed:
-    what changed before that is this very change.
+    It is kept longer than the fit that noticed it. `known_until` is the newest measurement at the time when it was
+    noticed: a change found at or before that moment is this one again.
     """
 
     place: Place
-    changed_at: datetime  # the first measurement after it
-    unchanged_at: datetime | None  # the last one before it
+    changed_at: datetime  # the first measurement after the change
+    unchanged_at: datetime | None  # the last measurement before it
     noticed_at: datetime
     known_until: datetime
     parameters: Mapping[str, Moved]
     advice: tuple[AdviceMoved[SettingT], ...]
-    as_until: datetime | None = None  # it is again what it was until then; None where it is a new one
+    as_until: datetime | None = None  # the place returned to the state that it left then; None if it is new

@@ -1,15 +1,15 @@
-"""Knows the two network ceilings of EC2 instances and the credits that lie between them.
+"""Knows the two network ceilings of EC2 instances, and the burst credits that decide which of them applies.
 
-Small instances may send at a burst rate P while they have credits and fall to their baseline b afterwards. Credits q
-are bytes above the baseline, in a bucket of Q that an idle hour refills:
+Small instances may send at a burst rate P while they have credits, and at their baseline b afterwards. Credits q
+are bytes above the baseline; an idle hour refills the bucket of Q:
 
     0 <= q <= Q = 3000 s b,    dq/dt = b - rate,    ceiling = P if q > 0 else b
 
-so a transfer of n bytes in t seconds takes max(0, n - b t) of the bucket, and a rate above b lasts q / (rate - b).
+So a transfer of n bytes in t seconds takes max(0, n - b t) from the bucket, and a rate above b lasts q / (rate - b).
 
-Sources: Q was measured as half an hour to one hour of baseline (Skyrise traces of c6g and c6gd, 2024: 0.5 to 1.1 h).
-Baselines are those of EC2's DescribeInstanceTypes, as collected by Karpenter in 2026; peaks are the "up to" of the
-product pages, 2026. All are priors: what is measured replaces them.
+Sources: Q was measured as 0.5 to 1.1 hours of baseline (Skyrise traces of c6g and c6gd, 2024). Baselines are those of
+EC2's DescribeInstanceTypes, as collected by Karpenter in 2026; peaks are the "up to" values of the product pages, 2026.
+All are priors, which measurements replace.
 """
 
 from __future__ import annotations
@@ -19,50 +19,50 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
 
-_BUCKET_SECONDS = 3000.0  # of baseline: Q
-_BURST_RATIO_MIN = 1.05  # of peak over baseline: less is no burst
+_BUCKET_SECONDS = 3000.0  # Q / b
+_BURST_RATIO_MIN = 1.05  # of peak over baseline; less does not count as burst
 _MEGABIT_BYTES = 1e6 / 8
 
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """What the network of one instance type carries, in one direction."""
+    """The network rates of one instance type, in one direction."""
 
     baseline_bytes_per_second: float
     burst_bytes_per_second: float
 
     @property
     def is_burstable(self) -> bool:
-        """Whether there is more than the baseline to be had for a while."""
+        """Whether the instance can exceed its baseline for a while."""
         return self.burst_bytes_per_second > _BURST_RATIO_MIN * self.baseline_bytes_per_second
 
     @property
     def credit_bytes_max(self) -> float:
-        """A full bucket."""
+        """The size of the bucket; 0 if the instance is not burstable."""
         return _BUCKET_SECONDS * self.baseline_bytes_per_second if self.is_burstable else 0.0
 
     def credits_after(self, credit_bytes: float, *, rate_bytes_per_second: float, seconds: float) -> float:
-        """What is left after sending at a rate for a while; a rate below the baseline refills."""
+        """The credits left after sending at a rate for some seconds; a rate below the baseline refills the bucket."""
         gained = (self.baseline_bytes_per_second - rate_bytes_per_second) * seconds
         return min(self.credit_bytes_max, max(0.0, credit_bytes + gained))
 
     def credits_spent(self, transferred_bytes: float, *, seconds: float) -> float:
-        """What a transfer takes of the bucket: the bytes that the baseline would not have carried in its time."""
+        """The credits that a transfer takes: the bytes beyond what the baseline carries in the same time."""
         above = transferred_bytes - self.baseline_bytes_per_second * seconds
         return max(0.0, above) if self.is_burstable else 0.0
 
     def burst_credits_spent(self, transferred_bytes: float) -> float:
-        """What a transfer takes of the bucket at the most: as fast as the host may."""
+        """The most credits that a transfer can take: those it takes at the burst rate."""
         return self.credits_spent(transferred_bytes, seconds=transferred_bytes / self.burst_bytes_per_second)
 
     def burst_seconds_left(self, credit_bytes: float, *, rate_bytes_per_second: float) -> float:
-        """How long a rate can be kept up from here; for ever when it spends nothing."""
+        """How long a rate can be kept up with these credits; infinite for a rate within the baseline."""
         spent = rate_bytes_per_second - self.baseline_bytes_per_second
         return credit_bytes / spent if spent > 0 else inf
 
 
 def ceiling(instance_type: str) -> Ceiling | None:
-    """What the table says; None for a type that is not in it."""
+    """The network rates of an instance type; None if the table does not have it."""
     family, _, size = instance_type.partition(".")
     baseline = _BASELINE_MBPS.get(family, {}).get(size)
     if baseline is None:
@@ -74,9 +74,9 @@ def ceiling(instance_type: str) -> Ceiling | None:
 def credits_at(
     limits: Ceiling, transfers: Iterable[tuple[float, float, float]], *, at_seconds: float
 ) -> float:
-    """Credits left at a moment after transfers (start seconds, duration seconds, bytes), some of them at the same time.
+    """Credits left at a moment after transfers (start seconds, duration seconds, bytes), which may overlap.
 
-    The bucket is taken to be full before the first; traffic that nobody reported is not in it.
+    The bucket is assumed to be full before the first of them; unreported traffic is ignored.
     """
     spans = [(started, started + max(duration, 1e-9), size) for started, duration, size in transfers]
     moments = sorted({at_seconds, *(moment for start, end, _ in spans for moment in (start, end))})
@@ -90,7 +90,7 @@ def credits_at(
 
 
 def _read(table: str) -> dict[str, dict[str, int]]:
-    """What is said of each family, by name: a line goes on where it is set in."""
+    """The numbers of each family by name; an indented line continues the line before."""
     rows = (line.partition(": ") for line in table.strip().replace("\n    ", " ").splitlines())
     return {
         family: {name: int(value) for name, value in map(str.split, said.split(", "))}
@@ -99,7 +99,7 @@ def _read(table: str) -> dict[str, dict[str, int]]:
     }
 
 
-# In Mbit/s: the peak of families, and the baseline of each size.
+# In Mbit/s: the peak of each family, and the baseline of each size.
 _BASELINE_MBPS = _read("""
 m5 m5d r5 r5d r5b: peak 10000, large 750, xlarge 1250, 2xlarge 2500, 4xlarge 5000, 8xlarge 10000, 12xlarge 12000,
     16xlarge 20000, 24xlarge 25000, metal 25000

@@ -1,7 +1,7 @@
 """Knows what every model can do: turn observations into a fit, and a fit into predictions and candidates.
 
-Models compute. They touch no clock, no network and no hidden chance; SciPy is imported inside `fit` alone, because
-the daemon predicts in its own process but never fits there.
+Models only compute: they use no clock, no network and no random numbers beyond their seed. SciPy is imported inside
+`fit` alone, because the daemon predicts in its own process but never fits there.
 """
 
 from __future__ import annotations
@@ -39,52 +39,52 @@ class Cell:
     setting: Mapping[str, float]
     count: int
     value_median: float
-    had_trouble: bool  # more requests throttled or failed than happens to anybody
+    had_trouble: bool  # more requests were throttled or failed than `is_stray` excuses
     newest_at: datetime  # when the newest of its measurements was made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspicion:
-    """What speaks for a change of the place while it is not certain."""
+    """The evidence that the place has changed, while it does not suffice to say so."""
 
-    level: float = 0.0  # of the sums that watch for a change, over what raises the alarm
-    # Of the newest measurement: standard deviations from what was expected of it; 0 while a place is new.
+    level: float = 0.0  # of the cumulative sums that watch for a change, as a fraction of their alarm level
+    # How far the newest measurement is from its prediction, in standard deviations; 0 while a place is new.
     surprise: float = 0.0
-    value_ratio: float = 1.0  # the newest measurement over what was expected of it, in the model's value
-    subject: str = ""  # whose seconds it was that surprised, in the plural; empty where it was the value
-    subject_ratio: float = 1.0  # these seconds over what was expected of them
+    value_ratio: float = 1.0  # the newest measurement of the model's value over its prediction
+    subject: str = ""  # whose time was the surprise, in the plural; empty where it was the model's value
+    subject_ratio: float = 1.0  # that time over its prediction
 
     @property
     def seconds_ratio(self) -> float:
-        """The newest measurement over what was expected of it, where time is what is expected."""
+        """The newest measurement over its prediction, in terms of time."""
         return self.subject_ratio if self.subject else 1.0 / self.value_ratio
 
     @property
     def is_surprised(self) -> bool:
-        """Whether the newest measurement alone asks for another one."""
+        """Whether the newest measurement alone calls for another one."""
         return abs(self.surprise) >= SURPRISE_MIN
 
     @property
     def is_raised(self) -> bool:
-        """Whether to look again soon: one measurement far outside of its interval is enough."""
+        """Whether to measure again soon; one measurement far outside its interval is enough."""
         return self.is_surprised or self.level >= SUSPICION_LEVEL
 
 
-SUSPICION_LEVEL = 0.6  # of what raises the alarm
-SURPRISE_MIN = 2.3  # standard deviations: by normal noise one measurement in 50 is looked at again
-SURPRISE_AFTER = 8  # observations: before, a place is being learned, and much is a surprise
+SUSPICION_LEVEL = 0.6  # of the alarm level
+SURPRISE_MIN = 2.3  # standard deviations; normal noise exceeds it in one measurement of 50
+SURPRISE_AFTER = 8  # observations; while a place is new, much is a surprise
 
 
-Periods: TypeAlias = tuple[tuple[datetime, datetime], ...]  # from, to before
+Periods: TypeAlias = tuple[tuple[datetime, datetime], ...]  # start (inclusive), end (exclusive)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """What a model learned about one place: plain data that survives JSON, so that a restart advises at once.
+    """What a model learned about one place: plain data that survives JSON, so that advice is there at once on restart.
 
-    `parameters` are the physics by name, each with its 90 % interval. `state` is the model's own: numbers, strings
-    and lists of them, enough to predict without fitting again. `alone` is what own measurements and tables say by
-    themselves, where a neighbour or reports were heard as well.
+    `parameters` are the physics by name, each with its 90 % interval. `state` is private to the model: numbers,
+    strings and lists of them, enough to predict without fitting again. `alone` is the fit to the place's own
+    measurements and tables alone, if this fit also used a neighbour or reports.
     """
 
     place: Place
@@ -92,43 +92,46 @@ class Fit:
     observation_count: int
     newest_observation_at: datetime | None
     residual_fraction_p50: float  # median |observed / predicted - 1| over the observations used
-    # The physics does not describe this place: what was measured nearby is trusted.
+    # The physics does not describe this place; predictions rely on nearby measurements instead.
     is_off_model: bool = False
-    drift_count: int = 0  # how often the place changed and the fit started again
+    drift_count: int = 0  # how often the place changed and the fit began anew
     # When the first measurement after the newest of these changes was made.
     changed_at: datetime | None = None
-    # When it was, before it was another place, what it is now again.
+    # Earlier periods in which the place was in the same state as now.
     earlier: Periods = ()
     suspicion: Suspicion = Suspicion()  # that it has changed since
     state: Mapping[str, Any] = field(default_factory=dict)
-    # What was measured at which setting, or reported where nothing was: advice stays near it.
+    # What was measured at which setting, or reported if nothing was measured; advice stays near these.
     cells: tuple[Cell, ...] = ()
-    corroborated_cells: tuple[Cell, ...] = ()  # of what was reported, what at least two users did
-    told_thread_count: float = 0.0  # the most that went well where other hosts measured this very place
-    is_from_reports: bool = False  # nothing was measured here: all that is known was reported
-    # What is known without these reports: advice stays near what follows from it.
+    corroborated_cells: tuple[Cell, ...] = ()  # of reports: settings that at least two users reported
+    told_thread_count: float = 0.0  # the most threads that went well for other hosts in this same place
+    is_from_reports: bool = False  # nothing was measured here; everything known was reported
+    # The fit without these reports, which limits how far they may move the advice.
     unreported: Fit | None = None
     alone: Fit | None = None
 
     def is_about(self, at: datetime) -> bool:
-        """Whether the place was then what it is now."""
+        """Whether the place was then in the same state as now."""
         return is_as_now(at, self.changed_at, self.earlier)
 
 
 def is_as_now(at: datetime, changed_at: datetime | None, earlier: Periods) -> bool:
-    """Whether a place that last changed at that time, and was the same earlier, was so at another."""
+    """Whether a place that last changed at `changed_at` was in its present state at that moment.
+
+    `earlier` are the periods before the change in which it was in the present state, too.
+    """
     if changed_at is None or at >= changed_at:
         return True
     return any(since <= at < until for since, until in earlier)
 
 
 def speaks_of_setting(model: PerformanceModel[Any], observation: Observation[Any]) -> bool:
-    """Whether it says what comes of its setting, and not merely how long requests take."""
+    """Whether an observation shows how well its setting works, and not merely how long requests take."""
     return model.measured_value(observation) > 0 or not observation.went_well
 
 
 def handed_on(fit: Fit) -> Fit:
-    """What a neighbour learns from: nothing that was inherited itself.
+    """The fit that a neighbouring place learns from: it contains nothing that was itself learned from a neighbour.
 
     Otherwise two places would be each other's prior, and count the same measurements again with every fit.
     """
@@ -136,20 +139,20 @@ def handed_on(fit: Fit) -> Fit:
 
 
 def is_newly_changed(fit: Fit, known_until: datetime | None) -> bool:
-    """Whether the place changed after what was known when the last change was noticed.
+    """Whether the place changed after the newest measurement known when the last change was noticed.
 
-    The same change is found again by every fit while its measurements are remembered, and not always at the same of
-    them; it is over when it was first noticed.
+    Every fit finds the same change again while its measurements are remembered, not always at the same one of them;
+    but never later than the newest one known when the change was first noticed.
     """
     return fit.changed_at is not None and (known_until is None or fit.changed_at > known_until)
 
 
-# The key in `Fit.state` under which a model that ever changed its state says which it is.
+# The key in `Fit.state` for the version of its format, set by models that ever changed it.
 STATE_VERSION = "version"
 
 
 def is_current(fit: Fit, model: object) -> bool:
-    """Whether the model of today can read this fit. One that another version stored is as good as none."""
+    """Whether the present model can read this fit. One that another version stored is treated as no fit."""
     return bool(fit.state.get(STATE_VERSION, 0) == getattr(model, "state_version", 0))
 
 
@@ -157,7 +160,7 @@ def is_current(fit: Fit, model: object) -> bool:
 class Appraisal:
     """What a model expects of many settings at once: arrays of shape (number of settings,).
 
-    `value` is what the operation is for and bigger is better (bytes/s, messages/s); the other arrays are its price.
+    `value` is what the operation is for, more being better (bytes/s, messages/s); the other arrays are what it costs.
     """
 
     value: Array
@@ -165,19 +168,19 @@ class Appraisal:
     connection_count: Array
     memory_bytes: Array
     request_rate_per_second: Array
-    refused_fraction: Array  # of the requests: applications beside a probe would meet that as well
+    refused_fraction: Array  # of the requests; during a probe, those of applications would be refused as well
 
 
-# Squared correlations below so many over the number of draws are chance; draws come in mirrored pairs.
+# Squared correlations below this number over the number of draws are taken for chance. (Draws come in mirrored pairs.)
 _CHANCE = 4.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Belief:
-    """What is believed of the logarithm of the value of some settings, together.
+    """The joint belief about the logarithm of the value of several settings.
 
-    `draws` (draws, settings) share what is uncertain of all of them at once, such as the parameters of a law;
-    `besides` is the covariance (settings, settings) of what each may be off by around every draw.
+    `draws` (draws, settings) hold what is uncertain about all of them at once, such as the parameters of a law;
+    `besides` is the covariance (settings, settings) of their deviations from each draw.
     """
 
     draws: Array
@@ -193,7 +196,7 @@ class Belief:
 
     @property
     def covariance(self) -> Array:
-        """Of all settings; what so few draws cannot tell from chance counts as nothing."""
+        """Covariance (settings, settings); correlations that so few draws cannot tell from chance are shrunk to 0."""
         away = self.draws - self.draws.mean(axis=0)
         shared, variance = away.T @ away / len(away), (away**2).mean(axis=0)
         certainty = shared**2 / np.maximum(np.outer(variance, variance), 1e-24)
@@ -203,60 +206,63 @@ class Belief:
 
 @runtime_checkable
 class HasBelief(Protocol):
-    """A model that can say what it believes about all settings together, which the knowledge gradient needs."""
+    """A model that has a joint belief about all settings, which the knowledge gradient needs."""
 
     def belief(self, fit: Fit, context: Context, settings: Sequence[Any], demand: Demand) -> Belief:
-        """Of the logarithm of the value."""
+        """The joint belief about the logarithm of the value of these settings."""
         ...
 
 
 @runtime_checkable
 class HasForesight(Protocol):
-    """A model that says what it predicts of the value of many settings with little more work than of one."""
+    """A model that can predict the value of many settings with little more work than of one."""
 
     def foresee(
         self, fit: Fit, context: Context, settings: Sequence[Any], demand: Demand
     ) -> Iterable[Estimate]:
-        """As `predict` has each."""
+        """The estimate of the value that `predict` returns, for each setting in turn."""
         ...
 
 
 @runtime_checkable
 class HasKindred(Protocol):
-    """A model that learns from other operations in the same place as well."""
+    """A model that also learns from other operations in the same place."""
 
     @property
     def kindred(self) -> frozenset[str]:
-        """Operations whose fit to the same place says something about this one."""
+        """Operations whose fits in the same place say something about this one."""
         ...
 
 
 @runtime_checkable
 class HasCostAhead(Protocol):
-    """A model of an operation that needs something to be there, which lasts until the daemon ends."""
+    """A model of an operation whose probes need something to exist, such as an object to read.
+
+    It is created once and kept until the daemon ends.
+    """
 
     def cost_ahead(self, context: Context, tariff: Tariff) -> Cost:
-        """The most that it costs to make it, before the first probe of this context."""
+        """The most that creating it may cost, before the first probe of this context."""
         ...
 
 
 @runtime_checkable
 class HasWork(Protocol):
-    """A model of an operation whose threads are held by the application's own work, too, which no probe has."""
+    """A model of an operation whose threads also spend time on the application's own work, which probes do not have."""
 
     def without_work(
         self, fit: Fit, context: Context, settings: Sequence[Any], demand: Demand
     ) -> Sequence[Any]:
-        """For each setting the one that asks as much of the service where there is no work."""
+        """For each setting, the setting that asks as much of the service if there is no such work."""
         ...
 
 
 @runtime_checkable
 class HasBodies(Protocol):
-    """A model of an operation whose requests carry as much as the setting says."""
+    """A model of an operation whose setting determines how many bytes a request carries."""
 
     def request_bytes(self, setting: Any, payload_size_bytes: int) -> int:
-        """What one request carries of such a payload."""
+        """How many bytes of a payload of this size one request carries."""
         ...
 
 
@@ -275,11 +281,11 @@ class PerformanceModel(Protocol[SettingT]):
 
     @property
     def value_metric(self) -> str:
-        """The name in a `Prediction` of what `Appraisal.value` holds."""
+        """The metric name in a `Prediction` of the quantity in `Appraisal.value`."""
         ...
 
     def host_ceiling(self, place: Place) -> Ceiling | None:
-        """What the host's network carries of it; None where tables do not tell, or none of it passes the host."""
+        """The host's network ceiling for this operation; None if unknown, or if no bytes pass the host."""
         ...
 
     def default_setting(self, context: Context) -> SettingT:
@@ -287,7 +293,7 @@ class PerformanceModel(Protocol[SettingT]):
         ...
 
     def advisable_default(self, fit: Fit, context: Context, demand: Demand) -> SettingT | None:
-        """The SDK's own setting as it may be advised, with the bounds that it lacks; None where it cannot be."""
+        """The SDK's default, completed with bounds that it lacks, as advice; None if it cannot be advised."""
         ...
 
     def legal(self, context: Context, setting: SettingT) -> SettingT:
@@ -295,7 +301,7 @@ class PerformanceModel(Protocol[SettingT]):
         ...
 
     def ramp(self, context: Context) -> Sequence[SettingT]:
-        """The safe start, gentlest first."""
+        """The settings with which to begin in an unknown place, gentlest first."""
         ...
 
     def probe_costs(
@@ -305,11 +311,11 @@ class PerformanceModel(Protocol[SettingT]):
         ...
 
     def probe_seconds_min(self, fit: Fit, context: Context, setting: SettingT) -> float:
-        """How long a probe of this setting needs to measure anything: the slowest request, from begin to end."""
+        """How long a probe of this setting must run to measure anything: the duration of its slowest request."""
         ...
 
     def measured_value(self, observation: Observation[SettingT]) -> float:
-        """What `Appraisal.value` predicts, as this observation measured it; 0 where it says nothing of that."""
+        """The value predicted by `Appraisal.value`, as measured by this observation; 0 if it did not measure it."""
         ...
 
     @property
@@ -318,33 +324,33 @@ class PerformanceModel(Protocol[SettingT]):
         ...
 
     def in_use(self, report: Observation[SettingT]) -> SettingT:
-        """What a report's transfer used of the setting that it was allowed: that is what was measured."""
+        """The part of its setting that a reported transfer really used, for which the report is evidence."""
         ...
 
     def discrepancies(self, fit: Fit, reports: Sequence[Observation[SettingT]]) -> tuple[Array, Array]:
-        """Logarithms of measured over expected, (reports, quantities), and the standard deviation of each.
+        """Logarithms of reported over expected, (reports, quantities), and the standard deviation of each.
 
-        What is expected follows from what each report itself moved. The first quantity is what the operation is for;
-        NaN where a report does not say.
+        The expectation is for what each report itself moved. The first quantity is the model's value; NaN where a
+        report lacks a quantity.
         """
         ...
 
     def fit(
         self, place: Place, observations: Sequence[Observation[SettingT]], *, prior: Fit | None, seed: int
     ) -> Fit:
-        """The posterior after these observations (any payload size, any order). Works with none: then it is the prior.
+        """The posterior after these observations (of any payload size, in any order); without any, the prior.
 
-        `prior` is the fit of a neighbouring place to its own measurements alone, widened by the model; without it,
-        tables serve.
+        `prior` is the fit of a neighbouring place to its own measurements alone, which the model widens; without it,
+        the prior comes from tables.
         """
         ...
 
     def regime(self, fit: Fit, context: Context, demand: Demand, *, beside_bytes: int = 0) -> Regime:
-        """Which ceiling such a demand meets, where it leaves that open; `beside_bytes` move at the same time."""
+        """The network ceiling that applies to a demand whose regime is AUTO; `beside_bytes` move at the same time."""
         ...
 
     def candidates(self, fit: Fit, context: Context, demand: Demand) -> Sequence[SettingT]:
-        """Every legal setting worth considering, within the demand's hard limits; never empty."""
+        """All legal settings worth considering within the demand's hard limits; never empty."""
         ...
 
     def appraise(self, fit: Fit, context: Context, settings: Sequence[SettingT], demand: Demand) -> Appraisal:
@@ -354,32 +360,32 @@ class PerformanceModel(Protocol[SettingT]):
     def log_gains(
         self, fit: Fit, context: Context, settings: Sequence[SettingT], reference: SettingT, demand: Demand
     ) -> Array:
-        """Draws of how much better each setting serves the demand's aim than the reference: (draws, settings).
+        """Draws of how much better each setting serves the demand's objective than the reference: (draws, settings).
 
-        Logarithms of the ratio of what both do on average: of the value, or for `latency` of the time of one. They
-        come from the same draws of the posterior, so that what makes both slower makes no difference.
+        They are logarithms of the ratio of averages: of the value or, for `latency`, of the time of one object or
+        message. Both sides use the same draws of the posterior, so that what slows both cancels.
         """
         ...
 
     def predict(self, fit: Fit, context: Context, setting: SettingT, demand: Demand) -> Prediction:
-        """What the setting will do, each metric with its 90 % interval for one future measurement."""
+        """What to expect of a setting: each metric with its 90 % interval for one future measurement."""
         ...
 
     def usual(self, fit: Fit, context: Context, settings: Sequence[SettingT], demand: Demand) -> Array:
-        """The middle of what `predict` says of the value, of many settings at once."""
+        """The expected value as in `predict`, of many settings at once: shape (settings,)."""
         ...
 
     def derive(self, fit: Fit, context: Context, setting: SettingT, demand: Demand) -> Mapping[str, float]:
-        """The rest of the bundle that follows from a setting, by name with units."""
+        """Further client options that follow from a setting, by name with units."""
         ...
 
     def bottleneck(self, fit: Fit, context: Context, setting: SettingT, demand: Demand) -> str:
-        """What limits this setting: connections, host-ceiling, request-rate, client-cpu, memory or demand.
+        """What limits this setting, such as connections, host-ceiling, request-rate, client-cpu, memory or demand.
 
-        "unsure" where what was measured does not tell, "unknown" where nothing was.
+        It is "unsure" if the measurements do not tell, and "unknown" if there are none.
         """
         ...
 
     def remarks(self, fit: Fit, context: Context, setting: SettingT, demand: Demand) -> Sequence[str]:
-        """Sentences that belong to the advice: what would help, and what no measurement has shown."""
+        """Sentences that accompany the advice: what would help, and what has not been measured."""
         ...

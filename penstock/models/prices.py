@@ -1,12 +1,12 @@
-"""Knows what AWS, and stores that speak S3, charge for requests, bytes and storage: the tables of prices, in dollars.
+"""Knows what AWS and other stores with an S3 API charge for requests, bytes and storage, in US dollars.
 
-Bytes are priced by the way that they take and by its direction, as seen from this host. A way through a gateway
-endpoint, or from a public address of a host in the same region, costs nothing. An interface endpoint and a NAT gateway
-charge for what passes them, either way. Between two regions the one that sends pays, and so does whatever leaves AWS.
+The price of a byte depends on its network path and its direction, as seen from this host. A gateway endpoint is free,
+and so is a public address within the region. An interface endpoint and a NAT gateway charge for bytes in both
+directions. For traffic between regions the sending region charges, as it does for bytes that leave AWS.
 
-List prices, of AWS those of us-east-1; requests and endpoints differ by some tens of percent in other regions, and what
-differs by more has a row for each part of the world. Free tiers and volume discounts are left out: what is stated is
-the most.
+These are list prices, for AWS those of us-east-1. Requests and endpoints cost some tens of percent more or less in
+other regions; prices that differ by more have a row for each part of the world. Free tiers and volume discounts are
+ignored, so the prices are upper bounds.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ from penstock.vocabulary import FREE, Tariff
 # As of 2026-09, from aws.amazon.com: s3/pricing, sqs/pricing, kms/pricing, vpc/pricing, privatelink/pricing, and
 # ec2/pricing/on-demand/#Data_Transfer.
 
-GB = 1e9  # where AWS counts 2^30 bytes for one, it costs less than is said here
+GB = 1e9  # where AWS counts 2^30 bytes as one GB, the true price is lower
 _MONTH_DAYS = 30.0
-# Of what a probe puts and removes: AWS counts byte-hours, and at least one for directory buckets.
+# How long a probe's object is stored: AWS bills byte-hours, and at least one hour in directory buckets.
 _HOURS_STORED = 1.0
-# TCP/IP and TLS put headers around what is carried, and are billed with it: 1,448 bytes of payload in 1,514.
+# Bytes that are billed per byte of payload, because of TCP/IP and TLS headers: 1,514 bytes on the wire carry 1,448.
 _ON_THE_WIRE = 1.05
 _USD_PER_KEY_REQUEST = 3.0e-6  # of symmetric keys
 
 
 class NetworkPath(StrEnum):
-    """Which way bytes go between this host and a service; the words of `network_path` in the configuration."""
+    """The path of bytes between this host and a service; the values of `network_path` in the configuration."""
 
-    GATEWAY_ENDPOINT = "gateway-endpoint"  # of S3 alone, within its region
-    PUBLIC_ADDRESS = "public-address"  # of this host, by the internet gateway
+    GATEWAY_ENDPOINT = "gateway-endpoint"  # S3 only, within its region
+    PUBLIC_ADDRESS = "public-address"  # of this host, through the internet gateway
     INTERFACE_ENDPOINT = "interface-endpoint"
     NAT_GATEWAY = "nat-gateway"
     INTERNET = "internet"  # this host is not in AWS
-    OUTSIDE = "outside"  # the service is not in AWS, and this host is
-    PRIVATE = "private"  # a service of one's own, nearby: nothing of it is billed
-    UNKNOWN = "unknown"  # nobody knows even whether this host is in AWS: the dearest of each direction
+    OUTSIDE = "outside"  # this host is in AWS, the service is not
+    PRIVATE = "private"  # a self-hosted service nearby: nothing is billed
+    UNKNOWN = "unknown"  # not even known whether this host is in AWS: the dearest path in each direction
 
 
 @dataclass(frozen=True, slots=True)
 class ServicePrice:
-    """What a class of a service charges, whichever way its bytes take."""
+    """What a class of a service charges, whatever the network path."""
 
     usd_per_write_request: float
     usd_per_read_request: float
@@ -56,7 +56,7 @@ class ServicePrice:
 _SERVICES: Mapping[tuple[str, str], ServicePrice] = {
     ("s3", "standard"): ServicePrice(5.0e-6, 0.40e-6, usd_per_stored_gb_month=0.023),
     ("s3", "express"): ServicePrice(1.13e-6, 0.03e-6, 0.0032, 0.0006, usd_per_stored_gb_month=0.11),
-    # Probes only read of these: what is written is paid for a month or three at the least.
+    # Probes only read from these classes: each object written is billed for at least one to three months.
     ("s3", "standard-ia"): ServicePrice(10.0e-6, 1.0e-6, 0.0, 0.01),
     ("s3", "onezone-ia"): ServicePrice(10.0e-6, 1.0e-6, 0.0, 0.01),
     ("s3", "glacier-ir"): ServicePrice(20.0e-6, 10.0e-6, 0.0, 0.03),
@@ -68,7 +68,7 @@ _SERVICES: Mapping[tuple[str, str], ServicePrice] = {
 
 @dataclass(frozen=True, slots=True)
 class StorePrice(ServicePrice):
-    """What a store charges that is not AWS; `usd_per_leaving_gb` for what is read from it, over the internet."""
+    """What a store outside AWS charges; `usd_per_leaving_gb` is for bytes read from it over the internet."""
 
     usd_per_leaving_gb: float = 0.0
 
@@ -76,29 +76,28 @@ class StorePrice(ServicePrice):
 STORES: Mapping[str, StorePrice] = {
     # https://developers.cloudflare.com/r2/pricing/
     "r2": StorePrice(4.5e-6, 0.36e-6, usd_per_stored_gb_month=0.015),
-    # Of one's own: what it costs is nobody's list price.
+    # Self-hosted: there is no list price.
     "minio": StorePrice(0.0, 0.0),
     "ceph": StorePrice(0.0, 0.0),
-    # https://www.backblaze.com/cloud-storage/transaction-pricing: to write is free, and a list, of which a probe makes
-    # one at the most, has 4 dollars a million. What leaves is free up to three times what is stored, of which probes
-    # leave next to nothing.
+    # https://www.backblaze.com/cloud-storage/transaction-pricing: writes are free. LISTs cost 4 dollars a million, but
+    # a probe makes one at most. Egress is free up to three times what is stored, but probes store next to nothing.
     "b2": StorePrice(0.0, 0.40e-6, usd_per_stored_gb_month=0.006, usd_per_leaving_gb=0.01),
-    # https://cloud.google.com/storage/pricing: a single region of the United States or Europe, to anywhere but China
-    # and Australia.
+    # https://cloud.google.com/storage/pricing: a single region in the United States or Europe, with egress to anywhere
+    # but China and Australia.
     "gcs": StorePrice(5.0e-6, 0.40e-6, usd_per_stored_gb_month=0.023, usd_per_leaving_gb=0.12),
 }
-"""By name; which store it is, and what else it differs in, is known to clients' targets."""
+"""By name; clients' targets know how to recognise each store, and its other differences from S3."""
 
 RETRIEVAL_CLASSES = frozenset({"standard-ia", "onezone-ia", "glacier-ir"})
-"""Of objects, in which each byte that is read has a price: they are read only where the operator says so."""
+"""Storage classes that charge for each byte read: probes read from them only if the operator says so."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Region:
-    """What bytes cost in one part of the world, by the GB."""
+    """What a GB costs in one part of the world."""
 
     nat_gateway_usd: float
-    to_other_region_usd: float  # to the dearest, which is also what that part of the world charges most
+    to_other_region_usd: float  # to the dearest region, from the dearest of this part of the world
     to_internet_usd: float
 
 
@@ -116,7 +115,7 @@ _INTERFACE_ENDPOINT_USD = 0.01
 def tariff(
     service: str, service_class: str, path: NetworkPath, *, home: str, region: str, store: str | None = None
 ) -> Tariff:
-    """What is paid on this way between a host in the region `home` and a service in `region`, or a `store`."""
+    """The tariff on this path between a host in the region `home` and a service in `region`, or a `store`."""
     if path is NetworkPath.PRIVATE:
         return FREE
     price = service_price(service, service_class) if store is None else STORES[store]
@@ -135,15 +134,16 @@ def tariff(
         / GB,
         usd_per_received_byte=(price.usd_per_read_gb + _ON_THE_WIRE * received_usd) / GB,
         usd_per_stored_byte_day=stored_usd / GB,
-        # Other stores may name the same way of encrypting, by keys of their own; of a queue nobody is told.
+        # Another store may state the same kind of encryption with its own keys; an encrypted queue does not state it.
         usd_per_key_request=_USD_PER_KEY_REQUEST if store is None and service == "s3" else 0.0,
     )
 
 
 def way_usd_per_gb(path: NetworkPath, *, home: str, region: str) -> tuple[float, float]:
-    """What a GB costs that this host sends, and one that it receives."""
+    """The price of the path in dollars per GB: of bytes that this host sends, and of bytes that it receives."""
     if path is NetworkPath.GATEWAY_ENDPOINT and home != region:
-        path = NetworkPath.NAT_GATEWAY  # it serves its own region alone, and who has one has no other way
+        # The endpoint serves its own region only; other regions need the NAT gateway.
+        path = NetworkPath.NAT_GATEWAY
     here, there = _region(home), _region(region)
     nat, inbound = here.nat_gateway_usd, there.to_internet_usd
     sent, received = {
@@ -159,7 +159,7 @@ def way_usd_per_gb(path: NetworkPath, *, home: str, region: str) -> tuple[float,
 
 
 def _to_store_usd_per_gb(path: NetworkPath, price: StorePrice, *, home: str) -> tuple[float, float]:
-    """The same where a store is at the other end: whatever this host sends from within AWS leaves it."""
+    """Like `way_usd_per_gb` for a store outside AWS: all bytes that a host in AWS sends to it leave AWS."""
     here, leaving = _region(home), price.usd_per_leaving_gb
     if path is NetworkPath.INTERNET:
         return 0.0, leaving
@@ -168,10 +168,10 @@ def _to_store_usd_per_gb(path: NetworkPath, price: StorePrice, *, home: str) -> 
 
 
 def service_price(service: str, service_class: str) -> ServicePrice:
-    """What a class of a service charges by itself; one that is not known is priced as the standard one."""
+    """What a class of a service charges apart from the path; an unknown class is priced as the standard one."""
     return _SERVICES.get((service, service_class), _SERVICES[service, "standard"])
 
 
 def _region(name: str) -> _Region:
-    """The row of a region; one that is not known is as dear as the dearest."""
+    """The row of a region; an unknown one is priced as the dearest."""
     return _DEAREST if name.startswith("us-gov-") else _REGIONS.get(name.partition("-")[0], _DEAREST)

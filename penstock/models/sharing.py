@@ -1,4 +1,4 @@
-"""Knows how what several can use is divided among them: leases of one host, and hosts of one fleet."""
+"""Knows how a shared resource is divided: among the leases of a host, and among the hosts of a fleet."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from itertools import accumulate
 
 
 def water_fill(useful: Sequence[float], weights: Sequence[float], whole: float = 1.0) -> list[float]:
-    """Divide the whole in proportion to the weights (above 0), nobody getting more than is useful to him.
+    """Divide the whole in proportion to the weights (above 0), without giving anyone more than they can use.
 
-    What one leaves goes to the others: either all of it is handed out, or everybody has all he can use.
+    What one cannot use goes to the others: either the whole is handed out, or all have as much as they can use.
     """
     last_first = sorted(range(len(useful)), key=lambda i: useful[i] / weights[i], reverse=True)
     weights_from_here_on = accumulate(weights[index] for index in last_first)

@@ -1,4 +1,4 @@
-"""Knows what a model can show of its physics beside its knobs: lines over a quantity, and what was measured of it."""
+"""Knows the form of a model's figures about its physics: lines over some quantity, and measurements beside them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.vocabulary import Context, Estimate, Observation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """One line, with its 90 % interval where `low` and `high` of its values differ."""
+    """One line, with its 90 % interval if `low` and `high` of its values differ."""
 
     name: str
     x: tuple[float, ...]
@@ -21,7 +21,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
-    """One measurement on a study."""
+    """One measurement shown in a study."""
 
     x: float
     y: float
@@ -30,10 +30,10 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
-    """A figure before it is drawn. Its axes are named as quantities are, with their units; dates are in seconds."""
+    """A figure before it is drawn. The names of its axes end in their units; dates are in seconds since the epoch."""
 
     title: str
-    sentence: str  # what it comes to, with its numbers
+    sentence: str  # its conclusion, with numbers
     x_name: str
     y_name: str
     traces: tuple[Trace, ...]
@@ -46,15 +46,15 @@ class Study:
 
 @runtime_checkable
 class HasStudies(Protocol):
-    """A model whose physics says more than its knobs show."""
+    """A model that can show more of its physics than the effect of its knobs."""
 
     def studies(
         self, fit: Fit, context: Context, setting: Any, observations: Sequence[Observation[Any]]
     ) -> Sequence[Study]:
-        """Around one setting (Any: of the model's own), for one size; none where nothing can be shown."""
+        """Figures around one setting (Any: of the model's own type) for one size; none if there is nothing to show."""
         ...
 
 
 def known(value: float) -> Estimate:
-    """A value that is not estimated."""
+    """An exact value as an estimate."""
     return Estimate(value, value, value)

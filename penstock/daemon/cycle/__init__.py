@@ -1,1 +1,1 @@
-"""Acts in turn: what is due is proposed, probed, learned from and advised."""
+"""Acts one step at a time: proposes what is due, probes it, learns from the result and updates the advice."""

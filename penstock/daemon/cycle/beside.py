@@ -1,12 +1,12 @@
-"""Knows what transfers that applications report moved beside each other: what the host did is the sum of theirs.
+"""Knows how to add up reports of transfers that overlapped in time: the host carried the sum of them.
 
-Four processes that upload at a time each see a quarter of what the host carries, with a quarter of its connections.
-Taken for itself, each report tells of a ceiling that is not there. So a report is read as what all transfers of the
-same user and place moved in its time: of another that took d seconds, o of them within the t seconds of this one, o / d
-of its bytes and requests, over o / t of its connections. Other users' reports change nothing in it: nobody may bend
-what another one says.
+Four processes that upload at the same time each see a quarter of the host's throughput, with a quarter of its
+connections. Taken alone, each report would show a ceiling that does not exist. So a report is counted together with
+the user's other transfers of the same place during its time: of another transfer that took d seconds and overlapped
+this one, of t seconds, for o seconds, o / d of the bytes and requests and o / t of the connections are added. Other
+users' reports are never added, so nobody can distort what another user reports.
 
-Reports about queues do not say which queue they are about, and each queue has limits of its own: they stay as they are.
+Reports about queues stay as they are: they do not say which queue they are about, and each queue has its own limits.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from penstock.operations.table import OPERATIONS
 from penstock.optimizer.reports import reports_by_user
 from penstock.vocabulary import Observation, Setting, divided_knobs, knobs
 
-_OVERLAP_FRACTION_MIN = 0.05  # of this one's time: less changes less than transfers differ among themselves
+_OVERLAP_FRACTION_MIN = 0.05  # of the report's duration: less than that is lost in the usual variation
 
 
 def together(reports: Sequence[Observation[Any]]) -> list[Observation[Any]]:
-    """The same reports of one place, each with what the user's others moved beside it."""
+    """The reports of one place, each with what the same user's other transfers moved during its time."""
     if not reports or OPERATIONS[reports[0].context.operation].service is not Service.S3:
         return list(reports)
     theirs = reports_by_user(reports)
@@ -55,13 +55,13 @@ def _with_others(report: Observation[Any], of_user: Iterable[Observation[Any]]) 
 
 
 def overlap_seconds(one: Observation[Any], other: Observation[Any]) -> float:
-    """How long both were under way."""
+    """How long both ran at the same time; not positive when they did not overlap."""
     later_seconds = (other.started_at - one.started_at).total_seconds()
     return min(one.duration_seconds, later_seconds + other.duration_seconds) - max(0.0, later_seconds)
 
 
 def _added(setting: Setting, in_use: Sequence[tuple[Setting, float]]) -> Setting:
-    """The setting with what all of these had in use together, each for a part of the time."""
+    """The setting with each divided knob at the sum of these, each weighted by its part of the time."""
     bounds = knobs(setting)
     summed = {
         name: round(sum(getattr(one, name) * part for one, part in in_use)) for name in divided_knobs(setting)

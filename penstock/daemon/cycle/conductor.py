@@ -1,7 +1,7 @@
-"""Knows the cycle: what is due is proposed, paid for, probed, remembered, learned from and advised, one at a time.
+"""Knows the cycle: propose what is due, pay, probe, store, learn from it and update the advice, one context at a time.
 
-Fits never overlap probes, because one coroutine does both in turn. Each cycle ends in one sentence that says what was
-done and why; it is the log line, the status of the service, and what the demo shows.
+Fits never overlap probes, because one coroutine does both in turn. Each cycle ends with one sentence that says what
+was done and why; the log, the status of the service and the demo show it.
 """
 
 from __future__ import annotations
@@ -56,34 +56,35 @@ from penstock.vocabulary import (
 
 log = logging.getLogger(__name__)
 
-CYCLE_FAILURE_COUNT_MAX = 3  # in a row; then the process ends and systemd starts it afresh
+CYCLE_FAILURE_COUNT_MAX = 3  # in a row; then the process ends and systemd restarts it
 CYCLE_COUNT_REMEMBERED = 200
-REPORTS_SETTLE_SECONDS = 5.0  # applications report in bursts: one fit for all of them
-REPORTS_PAUSE_SECONDS = 120.0  # between such fits: however much is reported, it costs a hundredth of a core
-# Settings that could not be measured; each success lets the oldest be tried again, and so it is where no other is left.
+REPORTS_SETTLE_SECONDS = 5.0  # applications report in bursts: wait, and fit once for the whole burst
+REPORTS_PAUSE_SECONDS = 120.0  # between two such fits: reports cost a hundredth of a core at most
+# Settings that could not be measured, and are not proposed for a while. Each success allows the oldest again; so does
+# a proposal that finds no other setting.
 AVOIDED_COUNT_MAX = 6
-REST_SECONDS = 60.0  # an idle time from which on the child process is let go
+REST_SECONDS = 60.0  # the child process ends when nothing is due for this long
 HOUSEKEEPING_SECONDS = 3600.0
 
 
 class ConductorError(RuntimeError):
-    """Cycle after cycle failed in a way that nobody foresaw."""
+    """Several cycles in a row failed with an unforeseen exception."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cycle:
-    """What one cycle did, in one sentence, for people."""
+    """What one cycle did, with one sentence about it for people."""
 
     began_at: datetime
     at: datetime
     context: Context
     sentence: str
     outcome: Outcome[Any] | None  # None when nothing was probed
-    is_stopped: bool = False  # nothing was, and nothing will be until somebody does something
+    is_stopped: bool = False  # nothing was probed, and nothing will be until somebody intervenes
 
     @property
     def has_failed(self) -> bool:
-        """Whether something is in the way of measuring; what waits for a budget or a quiet host has not failed."""
+        """Whether something prevents measuring; to wait for the budget or for a quiet host is no failure."""
         return self.is_stopped or isinstance(self.outcome, Inconclusive)
 
 
@@ -121,7 +122,8 @@ class Conductor:
     def __post_init__(self, watches: Sequence[Watch], thinker: Thinker, observation_count_max: int) -> None:
         self._watches = {watch.context: watch for watch in watches}
         self.on_observed: Callable[[Sequence[Observation[Any]]], None] = lambda _observations: None
-        self.probed_seconds = -math.inf  # when a probe was in flight last, on the monotonic clock
+        # When a probe was in flight last, on the monotonic clock; infinite while one is.
+        self.probed_seconds = -math.inf
         self.standings = Standings(self.seed, self.clock.now())
         self.learner = Learner(
             self.board,
@@ -136,10 +138,10 @@ class Conductor:
             on_change=self.on_change,
         )
         self._requested: deque[Context] = deque(maxlen=16)
-        self._is_clock_believed = False  # the operator said so; taken up between two probes
+        self._is_clock_believed = False  # the operator asked for it; done between two probes
         self._reported: set[Place] = set()
         self._reports_due_seconds = 0.0  # on the monotonic clock
-        # Since the start, and since a probe failed: what it needs may be gone.
+        # Since the start, and since its last failed probe, after which what probes need may be gone.
         self._measured = set[Context]()
         self._avoided = {context: deque[Setting](maxlen=AVOIDED_COUNT_MAX) for context in self._watches}
         self._news = asyncio.Event()
@@ -153,7 +155,7 @@ class Conductor:
     def contexts(self) -> list[Context]:
         return list(self._watches)
 
-    # --- What others may ask for
+    # --- Requests of others
 
     def request(self, context: Context) -> bool:
         """Probe this context out of turn, as soon as nothing else runs; False when it is not watched."""
@@ -164,7 +166,7 @@ class Conductor:
         return True
 
     def obstacle(self, context: Context) -> str:
-        """Why a probe that is asked for now would not be made, as far as that is known without planning one."""
+        """Why a probe requested now would be refused, as far as is known without planning it; empty if it would not."""
         if (trouble := self.sweeper.refusal(context.operation)) is not None:
             return trouble
         fit = self.board.fit(context.place)
@@ -174,13 +176,13 @@ class Conductor:
         return self.ledger.allows(context.operation, least, self.clock.now()).sentence
 
     def request_sweep(self) -> asyncio.Future[SweepSummary]:
-        """Remove what is left behind, as soon as nothing else runs."""
+        """Remove what probes left behind, as soon as nothing else runs."""
         coming = self.sweeper.hurry()
         self._news.set()
         return coming
 
     def believe_clock(self) -> str:
-        """Take the clock for right, as soon as nothing else runs: what was spent ahead of it counts as spent now."""
+        """Trust the clock, as soon as nothing else runs: spending dated in the future counts as spent now."""
         ahead = self.ledger.ahead(self.clock.now())
         if not ahead:
             return "nothing was spent at a date that has not come yet"
@@ -192,14 +194,14 @@ class Conductor:
         )
 
     def heed(self, sooner: Collection[tuple[str, str]]) -> None:
-        """Something speaks for other advice, or does no more; probe these operations and regions sooner."""
+        """What applications met changes the advice, or does so no longer; probe these operations and regions sooner."""
         self.standings.hasten(sooner)
         self.board.generation += 1
         self.on_change()
         self._news.set()
 
     def note_reports(self, observations: Sequence[Observation[Any]]) -> None:
-        """Applications reported: learn from it soon, and probe less where it is believed."""
+        """Applications reported: learn from that soon, and probe less where the reports are believed."""
         self.on_observed(observations)
         if self.limits is not None:
             self.limits.note_reports(observations)
@@ -212,7 +214,7 @@ class Conductor:
     # --- The life of the daemon
 
     async def prepare(self) -> None:
-        """Take up the schedule where the last life left it, and put up what tables and neighbours say of new places."""
+        """Restore the schedule from the store, and advise new places from tables and neighbouring places."""
         intervals = {context: watch.section.mean_interval_seconds for context, watch in self._watches.items()}
         await self.standings.load(self.store, intervals)
         for watch in self._watches.values():
@@ -225,7 +227,7 @@ class Conductor:
                 await self._succeeds(place, self.learner.learn(place))
 
     async def run(self) -> None:
-        """One cycle after another. Raises ConductorError after several unforeseen failures in a row."""
+        """Run one cycle after another. Raises ConductorError after several unforeseen failures in a row."""
         self.standings.resume(self.clock.now())
         failure_count = 0
         while True:
@@ -237,7 +239,7 @@ class Conductor:
                     await self.run_cycle(context, reason)
                 failure_count = 0
             except Exception as trouble:
-                failure_count += context is not None  # what somebody reported must not end the daemon
+                failure_count += context is not None  # bad reports must not end the daemon
                 log.exception("cycle failed, seed %d, context %s", self.seed, context)
                 if failure_count >= CYCLE_FAILURE_COUNT_MAX:
                     raise ConductorError(
@@ -246,7 +248,7 @@ class Conductor:
                 await asyncio.sleep(2.0**failure_count)
 
     async def run_cycle(self, context: Context, reason: Reason | None = None) -> Cycle:
-        """Do one cycle for this context and say in one sentence what was done."""
+        """Run one cycle for this context. `reason` is given when the probe was requested out of turn."""
         watch, began_at = self._watches[context], self.clock.now()
         self.activity = f"thinking about {describe(context)}"
         try:
@@ -283,13 +285,13 @@ class Conductor:
         allowance = costs.smaller(watch.cost_max, self.ledger.affordable(watch.context.operation, now))
         conclusion = await self._propose(watch, allowance)
         while conclusion.plan is None and (avoided := self._avoided[watch.context]):
-            avoided.popleft()  # a service that was down must not keep what it is once it is up from being seen
+            avoided.popleft()  # settings that failed while the service was down must be tried again
             conclusion = await self._propose(watch, allowance)
         plan = conclusion.plan
         wanted = plan.cost_max if plan else watch.wanted(conclusion.fit)
         verdict = watch.memory_verdict(conclusion.memory_bytes_min)
         if verdict.is_allowed:
-            # The clock may have been set since: an hour that was over counts again.
+            # Checked again: the clock may have been set back meanwhile, so that a past hour counts once more.
             verdict = self.ledger.allows(watch.context.operation, wanted, self.clock.now())
         if plan is None or not verdict.is_allowed:
             return self._postpone(watch, verdict)
@@ -322,7 +324,7 @@ class Conductor:
         )
 
     async def _probe(self, watch: Watch, plan: ProbePlan[Any], foreseen: Estimate | None) -> Outcome[Any]:
-        """Pay, probe, settle, remember: in this order, whatever happens in between."""
+        """Reserve the cost, probe, settle the cost, store the outcome: in this order, whatever happens in between."""
         context, started_at = watch.context, self.clock.now()
         self.activity = f"probing {describe(context)} with {describe_setting(context, plan.setting)}"
         await self.store.run(lambda store: store.add_attempt(context, at=started_at))
@@ -332,7 +334,7 @@ class Conductor:
         self.probed_seconds = math.inf
         try:
             outcome = await watch.probe.run(plan)
-        except asyncio.CancelledError:  # a stop or a reload: the next life may spend what this run did not
+        except asyncio.CancelledError:  # a stop or a reload: what this run did not use may be spent later
             seconds = self.clock.monotonic_seconds() - start_seconds
             await self.settle(reserved, costs.interrupted(plan, watch.probe.used, seconds))
             raise
@@ -356,19 +358,19 @@ class Conductor:
         return outcome
 
     async def pay(self, operation: str, cost_max: Cost) -> Spend:
-        """Reserve the most that an act may cost; what the disk refuses is not done and costs nothing (DiskTrouble)."""
+        """Reserve the most that an act may cost. Raises DiskTrouble: nothing is reserved, and the act must not run."""
         ledger, reserved = self.ledger.reserve(operation, cost_max, self.clock.now())
         await self.store.run(lambda store: store.add_spend(reserved))
         self.ledger = ledger
         return reserved
 
     async def settle(self, reserved: Spend, used: Cost) -> None:
-        """Put the true cost in place of the reserved one, in memory and on the disk."""
+        """Replace the reserved cost by the true one, in memory and on disk."""
         self.ledger, correction = self.ledger.settle(reserved, used, self.clock.now())
         await self.store.run(lambda store: store.correct_spend(correction))
 
     async def sweep(self) -> Sequence[Leftover]:
-        """Remove what is left behind, and book what that takes, also when it is stopped; what was removed."""
+        """Remove what probes left behind, and book the cost even if cancelled; returns what was removed."""
         self.activity = "removing what was left behind"
         try:
             summary = await self.sweeper.sweep()
@@ -380,7 +382,7 @@ class Conductor:
         return summary.removed
 
     async def _do_chores(self) -> None:
-        """What is due beside probes."""
+        """Do what is due beside probes."""
         if self._is_clock_believed:
             await self._redate_spend()
         if self.sweeper.due_in_seconds <= 0:
@@ -393,7 +395,7 @@ class Conductor:
             await self._learn_from_reports()
 
     async def visit_fleet(self) -> None:
-        """Hear what other hosts measured, tell what was measured here, and learn from what is new."""
+        """Read what other hosts measured, publish what was measured here, and learn from what is new."""
         if (fleet := self.fleet) is None:
             return
         await self._at_the_bucket(
@@ -404,7 +406,7 @@ class Conductor:
                 fleet.news.discard(place)
 
     async def _divide(self, limits: SharedLimits) -> None:
-        """Tell the hosts that share a limit what is wanted here, and advise what is this one's part."""
+        """Tell the hosts that share a limit what this one wants, and update the advice when its part has changed."""
         if limits.is_heartbeat_due:
             await self._at_the_bucket(limits, limits.visit)
         else:
@@ -416,7 +418,7 @@ class Conductor:
     async def _at_the_bucket(
         self, visitor: Fleet | SharedLimits, visit: Callable[[], Awaitable[None]]
     ) -> None:
-        """Pay, visit, settle; or leave it, where it cannot be paid for now."""
+        """Reserve the cost, visit, settle; or postpone the visit when the budget or the disk does not allow it now."""
         cost_max = visitor.cost_max
         verdict = self.ledger.allows(LEDGER_NAME, cost_max, self.clock.now())
         if not verdict.is_allowed:
@@ -431,7 +433,7 @@ class Conductor:
         try:
             await visit()
         finally:
-            if visitor.due_in_seconds <= 0:  # it failed unforeseen: the others would wait behind it for ever
+            if visitor.due_in_seconds <= 0:  # it failed unforeseen: still due, it would block everything else
                 visitor.postpone("the visit failed, as the log says")
             await self.settle(reserved, visitor.used)
             self.activity = "idle"
@@ -440,7 +442,7 @@ class Conductor:
         return self.fleet.spared_until(place) if self.fleet is not None else None
 
     async def _redate_spend(self) -> None:
-        """The clock is right, the operator says."""
+        """Move spending that is dated in the future to now, as the operator asked."""
         self._is_clock_believed = False
         now = self.clock.now()
         try:
@@ -452,7 +454,7 @@ class Conductor:
         self.standings.begin_anew(now)
 
     async def _learn_from_reports(self) -> None:
-        """One fit for each place that applications reported from."""
+        """Fit each place that applications reported from once."""
         places, self._reported = self._reported, set()
         for place in sorted(places, key=str):
             self.activity = f"learning from reports about {place.operation}"
@@ -462,7 +464,7 @@ class Conductor:
         self.activity = "idle"
 
     async def _succeeds(self, place: Place, learning: Awaitable[object]) -> bool:
-        """Whether it was learned; where not, what is advised stands, and a later try comes."""
+        """Whether the learning succeeded; if not, the advice stays, and the caller tries again later."""
         try:
             await learning
         except (DiskTrouble, ThinkerError) as trouble:
@@ -470,10 +472,10 @@ class Conductor:
             return False
         return True
 
-    # --- When
+    # --- When to do it
 
     async def _wait_for_work(self) -> tuple[Context | None, Reason | None]:
-        """The context that is due or asked for; None when there are chores."""
+        """Wait until something is to be done; returns the context that is due or requested, or None for chores."""
         while True:
             self._news.clear()
             if self._requested:
@@ -511,7 +513,7 @@ class Conductor:
             pass
 
     def _clock_trouble(self, now: datetime) -> str | None:
-        """One sentence while something was spent ahead of the clock."""
+        """One sentence while the ledger holds spending dated in the future, else None."""
         ahead = self.ledger.ahead(now)
         if not ahead:
             return None
@@ -522,7 +524,7 @@ class Conductor:
         )
 
     async def _tidy_up(self) -> None:
-        """Forget what is too old, once in a while."""
+        """Delete what is too old from the store, once an hour."""
         now = self.clock.now()
         if now >= self._tidy_at:
             self._tidy_at = now + timedelta(seconds=HOUSEKEEPING_SECONDS)
@@ -542,7 +544,7 @@ class Conductor:
                 log.warning("nothing old was forgotten: %s", trouble)
 
     def _postpone(self, watch: Watch, verdict: Verdict) -> _End:
-        """Leave the context alone for a while, and say why."""
+        """Do not probe the context for a while, and say why; without `retry_at` an operator has to intervene."""
         now = self.clock.now()
         until = verdict.retry_at or now + timedelta(seconds=max(watch.section.mean_interval_seconds, 60.0))
         self.standings.postpone(watch.context, until)
@@ -561,7 +563,7 @@ class Conductor:
         self._note_expired(context, reason)
 
     def _note_expired(self, context: Context, reason: str) -> None:
-        """Whatever is in the way has outlasted the advice: then it does not pass by itself."""
+        """Report the trouble if it has lasted until the advice expired: then it does not pass by itself."""
         now = self.clock.now()
         advice = self.board.recommend(context, Demand(), now)
         if advice.has_expired(now):
@@ -570,7 +572,7 @@ class Conductor:
 
 
 def _foreseen(fit: Fit, plan: ProbePlan[Any]) -> Estimate | None:
-    """What the fit expects of the plan, to hold against what is measured; nothing where nothing was measured yet."""
+    """What the fit predicts for the plan, to compare with the measurement; None before the first measurement."""
     if not fit.observation_count:
         return None
     model = OPERATIONS[plan.context.operation].model

@@ -1,4 +1,4 @@
-"""Knows how a place is learned: from what was measured here, what is reported, and what is heard of a fleet."""
+"""Knows how a place is learned: from measurements here, from applications' reports, and from the fleet."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from penstock.optimizer.deliberation import KNOWN_COUNT, Case, Conclusion
 from penstock.units import counted
 from penstock.vocabulary import Change, Context, Demand, Observation, Place, Recommendation
 
-log = logging.getLogger("penstock.daemon.cycle.conductor")  # whose cycle it is: operators filter by that
+log = logging.getLogger("penstock.daemon.cycle.conductor")  # part of the cycle: operators filter by this name
 
-REPORT_COUNT_MAX, REPORT_COUNT_MAX_PER_USER = 256, 64  # newest of a place: more than is ever learned from
+REPORT_COUNT_MAX, REPORT_COUNT_MAX_PER_USER = 256, 64  # the newest of a place: more than a fit ever uses
 _SPARED_OWN_COUNT = KNOWN_COUNT // 2
-# Of a change: from then on what is found anew says nothing more of what it was.
+# After a change was noticed: fits made later say nothing more about that change.
 SETTLED_AFTER = timedelta(days=2)
 _MOMENT = "%Y-%m-%d %H:%M UTC"
 
 
 @dataclass(eq=False)
 class Learner:
-    """Puts the case of a place to the thinker, and takes down what it concludes. Raises DiskTrouble, ThinkerError."""
+    """Gives the thinker all that is known of a place, and stores its conclusions. Raises DiskTrouble, ThinkerError."""
 
     board: Board
     store: AsyncStore
@@ -47,19 +47,19 @@ class Learner:
     standings: Standings
     clock: Clock
     _: KW_ONLY
-    contexts: Collection[Context]  # that are watched
-    spared_until: Callable[[Place], datetime | None]  # by other hosts of the fleet, which measure it
+    contexts: Collection[Context]  # the watched ones
+    spared_until: Callable[[Place], datetime | None]  # until when other hosts of the fleet measure the place
     seed: int
     observation_count_max: int
     on_change: Callable[[], None]
 
     def __post_init__(self) -> None:
-        self._taught: dict[Place, Fit] = {}  # by what other hosts measured, and by nothing else
-        self._fitted: dict[Place, object] = {}  # which evidence the board's fit rests on
-        self._disbelieved: dict[Place, int] = {}  # reports, as the log has it
+        self._taught: dict[Place, Fit] = {}  # fits to what other hosts measured, and to nothing else
+        self._fitted: dict[Place, object] = {}  # the evidence that the board's fit rests on
+        self._disbelieved: dict[Place, int] = {}  # the count of reports last logged as not believed
 
     async def learn(self, place: Place) -> Fit:
-        """Fit everything that is known of the place, and put the advice up."""
+        """Fit everything that is known of the place, and post the advice; returns the fit."""
         case, evidence = await self._case(place)
         conclusion = await self._concluded(case)
         self._fitted[place] = evidence
@@ -74,12 +74,12 @@ class Learner:
         return fit
 
     async def propose(self, context: Context, **probe: Any) -> Conclusion[Any]:
-        """What to try next, and the fit that says so; `probe` is what else a case says of it (Any: its fields)."""
+        """What to try next, and the fit behind it; `probe` has further fields of the `Case` (Any: each of its type)."""
         case, _ = await self._case(context.place)
         return await self._concluded(replace(case, next_context=context, **probe))
 
     async def learn_from_fleet(self, fleet: Fleet, place: Place) -> None:
-        """A fit to what others measured, heard as a neighbour's is: it gives way where own measurements disagree."""
+        """Fit what other hosts measured, and learn the place with that as prior: own measurements outweigh it."""
         self._taught.pop(place, None)
         own = await self._own(place)
         if len(own) < KNOWN_COUNT and (told := fleet.told(place, own)):
@@ -88,14 +88,14 @@ class Learner:
             await self.learn(place)
 
     async def evidence_for_others(self, host: str, place: Place) -> Sequence[Evidence[Any]]:
-        """What this one may tell the other hosts of its fleet."""
+        """What this host may share with the others of its fleet."""
         fit, own = self.board.fit(place), await self._own(place)
         return prior.measured_here(host, own, fit=fit, now=self.clock.now())
 
     async def _own(self, place: Place) -> list[Observation[Any]]:
-        """What was measured here; where others measure now, so little of it that they are heard.
+        """The newest measurements of this host; while other hosts measure the place, few enough that theirs count.
 
-        What a clock that was ahead has dated is left out until then: it would pass for newer than what comes.
+        Those dated in the future, by a clock that was ahead, are left out until then: they would count as the newest.
         """
         is_watched = any(context.place == place for context in self.contexts)
         is_spared = is_watched and self.spared_until(place) is not None
@@ -104,7 +104,7 @@ class Learner:
         return await self.store.run(lambda store: store.observations(place, count_max=count_max, until=now))
 
     async def _case(self, place: Place) -> tuple[Case[Any], object]:
-        """All that is known of the place, and what changes with every measurement, every report and every word."""
+        """All that is known of the place, and a key that changes with each measurement, report and fleet fit."""
         own = await self._own(place)
         now = self.clock.now()
         reports = await self.store.run(
@@ -138,7 +138,7 @@ class Learner:
         return conclusion
 
     def _note_disbelieved(self, place: Place, count: int) -> None:
-        """Said when it is another number than before: each cycle looks at the same reports again."""
+        """Log the count when it changes: each cycle judges the same reports again."""
         if count and count != self._disbelieved.get(place):
             log.info(
                 "%s in %s: not believed, for they do not agree with what is known: %s of applications",
@@ -149,7 +149,7 @@ class Learner:
         self._disbelieved[place] = count
 
     async def _note_change(self, fit: Fit, now: datetime) -> None:
-        """Write down what changed, and what is advised since."""
+        """Store what changed at the place, and the advice since then."""
         contexts = [context for context in self.contexts if context.place == fit.place]
         advising = [self.board.recommend(context, Demand(), now) for context in contexts]
         model = OPERATIONS[fit.place.operation].model
@@ -157,9 +157,9 @@ class Learner:
 
 
 def _seed(seed: int, place: Place, observations: Sequence[Observation[Any]]) -> int:
-    """A seed from what the configuration, the place and the history say, so that a decision can be replayed.
+    """A seed from the configured seed, the place and the history, so that a decision can be replayed.
 
-    The newest observation tells histories apart, however many of them are looked at.
+    The time of the newest observation stands for the history, however many observations are looked at.
     """
     newest = f"{observations[-1].started_at.timestamp():.6f}" if observations else ""
     text = f"{seed}/{place.operation}/{place.region}/{place.instance_type}/{place.service_class}/{newest}"
@@ -173,7 +173,7 @@ def note_change(
     advising: Sequence[Recommendation[Any]],
     now: datetime,
 ) -> Change[Any] | None:
-    """Write down the change that this fit found; None when it found none, or none that is news."""
+    """Store and return the change that this fit found; None when it found none, or none that is news."""
     if fit.changed_at is None:
         return None
     known = next(iter(store.changes(place=fit.place, count_max=1)), None)

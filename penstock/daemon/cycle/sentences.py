@@ -1,4 +1,4 @@
-"""Knows how a cycle is told in one sentence."""
+"""Knows how to describe a cycle in one sentence."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def describe(context: Context) -> str:
 
 
 def describe_setting(context: Context, setting: Setting) -> str:
-    """``24 x 8 MiB``, ``2/3/5 x 10, window 2,800``: as the row of the operation says it in short."""
+    """``24 x 8 MiB``, ``2/3/5 x 10, window 2,800``: the short form that the operation's row defines."""
     return OPERATIONS[context.operation].words.setting(setting_values(setting), context.payload_size_bytes)
 
 
@@ -27,7 +27,7 @@ def tell(
     before: Recommendation[Any],
     after: Recommendation[Any],
 ) -> str:
-    """Of a cycle that measured something."""
+    """The sentence about a cycle that measured something."""
     value = quantity(model.value_metric, model.measured_value(observation))
     trouble = f", {observation.throttled_count} throttled" if observation.throttled_count else ""
     trouble += f", {observation.failed_count} failed" if observation.failed_count else ""

@@ -1,8 +1,8 @@
-"""Knows where deliberation happens: in a process of its own, so that the event loop never waits for a fit.
+"""Knows where fits are computed: in a child process, so that the event loop never waits for one.
 
 A fit in a thread of the probing process made its loop 6 to 33 ms late, which is as long as an SQS request takes; and
 importing scikit-optimize takes the daemon from 65 to 164 MB. So a child process thinks, one case at a time, and
-is let go as soon as the daemon rests.
+ends when the daemon has nothing to do.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ _MODULE = "penstock.daemon.cycle.thinker_process"
 
 
 class Thinker(Protocol):
-    """Deliberates, somewhere."""
+    """Turns cases into conclusions, in this process or in another."""
 
     async def deliberate(self, model: PerformanceModel[Any], case: Case[Any]) -> Conclusion[Any]:
         """The conclusion of `penstock.optimizer.deliberation.deliberate`."""
         ...
 
     def rest(self) -> None:
-        """Nothing will be asked for a while: give the memory back."""
+        """Give memory back: no case will come for a while."""
         ...
 
 
 class ThinkerError(RuntimeError):
-    """There is no child process that thinks to the end; the message says what the operator can do."""
+    """The child process could not be started, or was killed while it thought; the message says what to do."""
 
 
 class SpawnedThinker:
-    """Thinks in a child process with one BLAS thread, lower priority and the daemon's own life span."""
+    """Thinks in a child process with one BLAS thread and lower priority, which ends with the daemon."""
 
     def __init__(self) -> None:
         self._child: Companion | None = None
 
     async def deliberate(self, model: PerformanceModel[Any], case: Case[Any]) -> Conclusion[Any]:
-        """Ask the child, starting one when none is there. Raises ThinkerError when it does not live to answer."""
+        """Ask the child, which is started if none runs. Raises ThinkerError when it ends before it answers."""
         if self._child is None:
             try:
                 self._child = await Companion.started(_MODULE, None)
@@ -57,15 +57,15 @@ class SpawnedThinker:
                 "the fitting process was killed (out of memory?): raise MemoryMax, "
                 "or lower advice.fit_observation_count_max"
             ) from None
-        except asyncio.CancelledError:  # it does not hear while it thinks
+        except asyncio.CancelledError:  # it cannot be told while it thinks: kill it
             self.rest()
             await asyncio.gather(asking, return_exceptions=True)
             raise
 
     def rest(self) -> None:
-        """End the child; the next case starts another (about a second).
+        """Kill the child; the next case starts another (about a second).
 
-        A case that nobody waits for any more ends with it: it would overlap the next probe, or delay the exit.
+        A case that nobody waits for any more is dropped: it would overlap the next probe, or delay the exit.
         """
         if self._child is not None:
             self._child.kill()

@@ -1,6 +1,7 @@
-"""Knows what is done in the process that thinks: one case after another, giving way to whoever else is on the host.
+"""Knows what the thinking process does: one case after another, at lower priority than the host's other work.
 
-`python -m penstock.daemon.cycle.thinker_process PARENT_PROCESS_ID`, its standard input the connection to the daemon.
+Run as `python -m penstock.daemon.cycle.thinker_process PARENT_PROCESS_ID`; its standard input is the connection to the
+daemon.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ async def _deliberate(model: PerformanceModel[Any], case: Case[Any]) -> Conclusi
 
 
 async def work() -> None:
-    """Until the daemon hangs up."""
-    reader, writer, _ = await companion.begun()  # there is nothing to be told
+    """Answer cases until the daemon closes the connection."""
+    reader, writer, _ = await companion.begun()  # its assignment is empty
     await Dialogue(reader, writer, served={"deliberate": _deliberate}).listening
 
 
 def give_way() -> None:
-    """As far as it may: the unit's filter of system calls refuses, and it has Nice=10 of its own."""
+    """Lower the priority where that is allowed; the unit's system call filter forbids it, but sets Nice=10 itself."""
     with contextlib.suppress(PermissionError):
         os.nice(NICE_INCREMENT)
 

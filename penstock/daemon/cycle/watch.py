@@ -1,4 +1,4 @@
-"""Knows what is kept up to date, by which probe, and what that may take of money and of memory."""
+"""Knows which context is kept up to date by which probe, and how much money and memory that may take."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from penstock.vocabulary import Context, Cost, Observation, Tariff
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """One context that is kept up to date, and by which probe."""
+    """One context that is kept up to date, and its probe."""
 
     context: Context
     section: Section
     probe: Probe[Any]
-    tariff: Callable[[], Tariff]  # as it is known by now
+    tariff: Callable[[], Tariff]  # as it is known when called
     note_observed: Callable[[Observation[Any]], None] = lambda _observation: None
 
     @property
@@ -31,7 +31,10 @@ class Watch:
         return self.section.cost_max(self.tariff())
 
     def memory_verdict(self, memory_bytes_min: int | None) -> Verdict:
-        """Whether any setting keeps what a probe may hold; where none does, all hold `memory_bytes_min`."""
+        """Whether some setting stays within the memory that a probe may use.
+
+        `memory_bytes_min` is what the smallest one takes where none does, else None.
+        """
         most = self.section.memory_bytes_max
         if most is None or memory_bytes_min is None:
             return ALLOWED
@@ -41,12 +44,16 @@ class Watch:
         )
 
     def wanted(self, fit: Fit) -> Cost:
-        """What was not to be had where nothing is planned: what a probe may take, and what the gentlest one costs."""
+        """The cost to ask the ledger for when nothing could be planned, so that it says what is missing.
+
+        It is the most that a probe may take, but the burst credits of the gentlest probe, and its dollars where the
+        former has none.
+        """
         (gentlest, *_), most = self._costs(fit, self._ramp[:1]), self.cost_max
         return dataclasses.replace(most, credit_bytes=gentlest.credit_bytes, usd=most.usd or gentlest.usd)
 
     def least(self, fit: Fit) -> Cost:
-        """What no step of the safe start goes below, in anything; it may be broken off by its time."""
+        """A lower bound on the cost of every step of the safe start; no duration, because a step may be cut short."""
         costs = self._costs(fit, self._ramp)
         least = {f.name: min(getattr(cost, f.name) for cost in costs) for f in dataclasses.fields(Cost)}
         return Cost(**{**least, "duration_seconds": 0.0})

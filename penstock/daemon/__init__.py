@@ -1,1 +1,1 @@
-"""Acts on the host: decides when, remembers, and speaks to the world. Its rooms are layers as well."""
+"""Acts on the host: decides when to probe, remembers, and answers applications. Its rooms are layers, too."""

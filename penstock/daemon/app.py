@@ -1,4 +1,4 @@
-"""Knows the life of a daemon from start to stop, and what is done in the foreground without one."""
+"""Knows the life of a daemon from start to stop, and how commands run one cycle in the foreground without it."""
 
 from __future__ import annotations
 
@@ -41,33 +41,33 @@ from penstock.vocabulary import UNKNOWN
 log = logging.getLogger(__name__)
 
 _SOCKET_NAME = "api"
-# The socket and the file outlive.
+# Keys of `daemon` that take effect only at a restart, because what they name outlives a reload.
 _FIXED = ("runtime_directory", "state_directory", "socket_mode", "control_group")
-_STOP_SECONDS_MAX = 90.0  # a probe's clean-up, and the removal of queues, when a service is silent
+_STOP_SECONDS_MAX = 90.0  # to clean up after a probe and remove queues while a service does not answer
 _BEAT_SECONDS = 10.0
 
 
 async def run_once(configuration: Configuration) -> Mapping[str, Any]:
-    """One cycle for every context that is watched, in the foreground, without a socket; a document of what came of it.
+    """Run one cycle for every watched context in the foreground, without a socket; returns the results as JSON values.
 
     Raises StoreError.
     """
     async with alone(configuration) as app:
         await app.conductor.sweep()
         await app.conductor.prepare()
-        await app.conductor.visit_fleet()  # a host that lives as long as this has nothing else to begin with
+        await app.conductor.visit_fleet()  # a host as short-lived as this has nothing else to start from
         cycles = [await app.conductor.run_cycle(context) for context in app.conductor.contexts]
         await app.conductor.visit_fleet()
         snapshot = snapshot_document(app.board.snapshot(app.conductor.clock.now()))
         told = [{**cycle_document(cycle), "has_failed": cycle.has_failed} for cycle in cycles]
         document: Mapping[str, Any] = msgspec.to_builtins({"cycles": told, **snapshot})
-        return document  # as from the socket: dates are text
+        return document  # dates are text, as in answers from the socket
 
 
 async def remove_leftovers(configuration: Configuration, *, forgets: bool = False) -> Mapping[str, Any]:
-    """What no daemon is there to remove; a document of what came of it. Raises StoreError.
+    """Remove what probes left behind while no daemon runs; returns what came of it as JSON values. Raises StoreError.
 
-    `forgets`: what cannot be removed is not tried again.
+    `forgets`: do not try again later what cannot be removed now.
     """
     async with alone(configuration) as app:
         app.conductor.sweeper.hurry()
@@ -77,16 +77,16 @@ async def remove_leftovers(configuration: Configuration, *, forgets: bool = Fals
 
 @contextlib.asynccontextmanager
 async def alone(configuration: Configuration) -> AsyncIterator[App]:
-    """An app that nobody speaks with, on the daemon's own database, which must not run meanwhile. Raises StoreError."""
+    """An app without a socket, on the daemon's own database; the daemon must not run meanwhile. Raises StoreError."""
     async with contextlib.AsyncExitStack() as resources:
         surroundings = await _real_surroundings(configuration, resources)
         yield await resources.enter_async_context(assembled(configuration, surroundings))
 
 
 async def serve(load: Callable[[], Configuration]) -> None:
-    """Live until SIGTERM or SIGINT. `load` reads the configuration, now and at every reload.
+    """Run until SIGTERM or SIGINT. `load` reads the configuration, now and at every reload.
 
-    Raises ConfigError, StoreError, SocketPathError and ConductorError; each says what to do.
+    Raises ConfigError, StoreError, SocketPathError and ConductorError; each message says what to do.
     """
     _ = package.begun()
     configuration = load()
@@ -121,7 +121,7 @@ async def _live(
     stop: asyncio.Event,
     notifier: Notifier,
 ) -> Configuration:
-    """One life between two readings of the configuration; returns the configuration of the next."""
+    """Run with one configuration until a stop or a reload; returns the configuration to run with next."""
     reload = _Reload(load, configuration, notifier)
     async with contextlib.AsyncExitStack() as resources:
         surroundings = await _real_surroundings(configuration, resources)
@@ -142,7 +142,7 @@ async def _live(
         app.board.caution, app.conductor.on_observed = refusal_watch.caution, refusal_watch.note
         api = _api(configuration, app, hearing, surroundings.clock, reload, harm_watch=harm_watch)
         api.publish()
-        # Each life listens through a descriptor of its own; the socket itself outlives them all.
+        # Each configuration listens through a descriptor of its own; the socket itself outlives them all.
         acceptor = await resources.enter_async_context(
             serving(
                 api.application(),
@@ -171,15 +171,15 @@ async def _live(
                 notifier.extend_timeout(_STOP_SECONDS_MAX)
             for task in (*until, *others):
                 task.cancel()
-        await app.close_probes()  # seconds, when a queue has to go: the socket answers meanwhile
+        await app.close_probes()  # seconds, when a queue must be deleted: the socket answers meanwhile
     return reload.configuration
 
 
 async def _find_out(section: HostSection, known: HostIdentity, reload: _Reload) -> None:
-    """Begin anew once it is known where this is: advice, prices and the fleet are of a region and a type of host."""
+    """Restart once region and instance type become known: advice, prices and the fleet depend on both."""
     if UNKNOWN in {known.region, known.instance_type}:
         await instance.found_out(section, known)
-        while reload.trouble() is not None:  # noqa: ASYNC110 - nobody tells when a disk has room
+        while reload.trouble() is not None:  # noqa: ASYNC110 - no event tells when the disk has room again
             await asyncio.sleep(_BEAT_SECONDS)
         reload.begin_anew()
 
@@ -192,7 +192,7 @@ async def _work(app: App) -> None:
 
 
 async def _beat(notifier: Notifier) -> None:
-    """Tell the manager that the loop turns, also while one life ends and the next begins."""
+    """Tell the service manager that the event loop runs, also during a reload."""
     while True:
         notifier.watchdog()
         await asyncio.sleep((notifier.watchdog_seconds or 2 * _BEAT_SECONDS) / 2)
@@ -217,7 +217,7 @@ async def _tell_status(
 
 
 class _Reload:
-    """A new configuration that waits to be taken up; a bad one is refused and the old one stays."""
+    """Reads a new configuration and keeps it until it is taken up; a bad one is refused and the old one stays."""
 
     def __init__(
         self, load: Callable[[], Configuration], configuration: Configuration, notifier: Notifier
@@ -226,11 +226,12 @@ class _Reload:
         self._notifier = notifier
         self.configuration = configuration
         self.requested = asyncio.Event()
-        self.trouble: Callable[[], str | None] = lambda: None  # of the store, which a reload closes
+        # What keeps the store from writing: a reload closes the store, and would lose what is not written yet.
+        self.trouble: Callable[[], str | None] = lambda: None
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._on_signal)
 
     async def __call__(self) -> str:
-        """Read it. Raises RefusedError with every mistake in it."""
+        """Read the configuration again; says whether it changed. Raises RefusedError with every mistake in it."""
         try:
             configuration = self._load()
         except ConfigError as trouble:
@@ -253,7 +254,7 @@ class _Reload:
         return "the configuration has changed and is taken up now" if is_changed else "nothing has changed"
 
     def begin_anew(self) -> None:
-        """With the configuration that waits, or that there is."""
+        """Restart with the configuration that was read last."""
         self._notifier.reloading()
         self.requested.set()
 

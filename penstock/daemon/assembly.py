@@ -1,4 +1,4 @@
-"""Knows how everything is put together: THE COMPOSITION ROOT, of a configuration and what the app is put into."""
+"""Knows how everything is put together: THE COMPOSITION ROOT, from a configuration and the app's surroundings."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ log = logging.getLogger(__name__)
 
 
 def probe_here(row: Operation[Any, Any], section: Section, equipment: Equipment) -> Probe[Any]:
-    """One that runs in this process."""
+    """A probe that runs in this process."""
     return ProbeOnDemand(partial(row.make_probe, section, equipment), equipment.clock)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What an app is put into: this machine and AWS, or the lab."""
+    """The world an app runs in: this machine and AWS, or the lab."""
 
     clock: Clock
     outside: Outside
@@ -62,7 +62,7 @@ class Surroundings:
     identity: HostIdentity
     host_name: str
     seed: int
-    sample_host: Callable[[], host.HostSample] = host.HostSample  # what its counters say: nothing in a lab
+    sample_host: Callable[[], host.HostSample] = host.HostSample  # the host's counters; all zero in the lab
     loop_tick_seconds: float = LOOP_TICK_SECONDS
     probe: Callable[[Operation[Any, Any], Section, Equipment], Probe[Any]] = probe_here
 
@@ -74,7 +74,7 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class App:
-    """The parts that others need by name."""
+    """The assembled parts that callers use by name."""
 
     conductor: Conductor
     board: Board
@@ -85,8 +85,8 @@ class App:
     leases: LeaseBook
     home: Place
     started_at: datetime
-    close_probes: Callable[[], Awaitable[None]]  # removes what they keep outside; once is enough
-    forecast: Callable[[], Sequence[Forecast]]  # of costs; none before the first fits
+    close_probes: Callable[[], Awaitable[None]]  # removes what they keep on AWS; further calls do nothing
+    forecast: Callable[[], Sequence[Forecast]]  # of costs; empty before the first fits
 
 
 @contextlib.asynccontextmanager
@@ -98,7 +98,7 @@ async def assembled(
     on_cycle: Callable[[Cycle], None] = lambda _cycle: None,
     harm_watch: HarmWatch | None = None,
 ) -> AsyncIterator[App]:
-    """Everything wired together and restored; on leaving, probes and store are closed. Raises StoreError."""
+    """An app, wired together and restored from its database; leaving closes probes and store. Raises StoreError."""
     clock, home = surroundings.clock, surroundings.home
     store = AsyncStore(Store(configuration.daemon.database_path, setting_types()), clock.now)
     probes: list[Probe[Any]] = []
@@ -154,7 +154,7 @@ async def assembled(
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """What each part is made of, and how."""
+    """Makes each part of the app."""
 
     configuration: Configuration
     surroundings: Surroundings
@@ -171,7 +171,7 @@ class _Parts:
         return Sweeper(around.outside, self.store, around.clock, tariffs=self.tariffs, whereabouts=at)
 
     def watches(self, harm_watch: HarmWatch | None) -> list[Watch]:
-        """Every context that the configuration wants probed; those of one operation and region share a probe."""
+        """One watch for each context to be probed; all of one operation and region share a probe."""
         return [
             Watch(
                 context=Context(place=self.tariffs.place(row, region), payload_size_bytes=size),
@@ -202,7 +202,7 @@ class _Parts:
         return AttendedProbe(probe, around.sample_host, around.clock, harm_watch)
 
     def host_watch(self, board: Board) -> HostWatch:
-        """Who else works here, and how much there is to be had."""
+        """Watches how busy the host is, against what it could carry."""
         around = self.surroundings
         return HostWatch(
             self.configuration.budget,
@@ -215,11 +215,11 @@ class _Parts:
         )
 
     def fleet(self) -> Fleet | None:
-        """The way to the bucket for every place that is advised of, also of operations that are not probed here."""
+        """The exchange with the bucket for every place with advice, probed here or not; None without a bucket."""
         section, around, tariffs = self.configuration.fleet, self.surroundings, self.tariffs
         home = around.home
         if not section.bucket or UNKNOWN in {home.region, home.instance_type}:
-            return None  # what an unknown host measured teaches nobody
+            return None  # measurements of an unknown kind of host are useless to others
         region = section.region_or(home.region)
         return Fleet(
             section,
@@ -240,7 +240,10 @@ class _Parts:
         )
 
     async def divided_board(self) -> tuple[Board, SharedLimits | None, LeaseBook]:
-        """With what is stored. Advice keeps to this host's part of what it shares, which follows from its leases."""
+        """The board with the stored advice, the shared limits and the leases, which depend on each other.
+
+        Advice stays within this host's part of each shared limit, and that part follows from its leases.
+        """
         home, now, leases = self.surroundings.home, self.surroundings.clock.now, LeaseBook()
         limits = self._shared_limits(
             lambda operation: wanted_by_leases(board, leases, home, operation, now())
@@ -266,7 +269,7 @@ class _Parts:
         )
 
     def forecast(self, board: Board) -> Sequence[Forecast]:
-        """By what is known of each place now."""
+        """The forecast of costs, by what is known of each place now."""
         now = self.surroundings.clock.now()
 
         def advised(context: Context) -> tuple[Fit, Setting] | None:
@@ -276,19 +279,19 @@ class _Parts:
         return forecasts(self.configuration, self.tariffs, advised, now)
 
     async def ledger(self) -> budget.Ledger:
-        """What may be spent, and what was."""
+        """What may be spent, and what was spent."""
         ceiling = burst.ceiling(self.surroundings.identity.instance_type)
         limit = budget.daily_limit(
             self.configuration.budget, credit_bytes_per_day=ceiling.credit_bytes_max if ceiling else 0.0
         )
-        # A clock that steps there and back finds its rows again.
+        # All the newest rows, also those dated ahead of the clock: it may step there and back.
         spends = tuple(await self.store.run(Store.newest_spend))
         limit = budget.left(limit, self.tariffs.standing_cost())
         return budget.Ledger(limit, spends, self.tariffs.probing_usd_limits())
 
 
 def board_of(configuration: Configuration, home: Place, limits: SharedLimits | None = None) -> Board:
-    """The advice that stands of every context, within what is configured and shared."""
+    """An empty board for every context with advice, with the limits that are configured and shared."""
     store = configuration.aws.store
     stored = [row.name for row in OPERATIONS.values() if row.service is Service.S3]
     return Board(
@@ -303,7 +306,7 @@ def board_of(configuration: Configuration, home: Place, limits: SharedLimits | N
 
 
 def standing_contexts(configuration: Configuration, home: Place) -> list[Context]:
-    """Every operation at every size of its ladder, and at the sizes that are probed."""
+    """The contexts with standing advice: every operation at each size of its ladder and each size that is probed."""
     contexts = []
     for name, row in OPERATIONS.items():
         section = configuration.section_of(row)

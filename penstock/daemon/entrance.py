@@ -1,6 +1,6 @@
-"""Knows what to do when the files of the socket and of the snapshot have gone: whoever cleans /run takes the way in.
+"""Knows how to restore the socket file and the snapshot file when somebody removed them, as by cleaning /run.
 
-A socket without a name goes on serving those who are in, and nobody else finds it.
+A listening socket whose file is gone goes on serving its connections, but no new client can find it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ log = logging.getLogger(__name__)
 
 
 class Entrance:
-    """One listening socket and its file, for all lives of the daemon. Raises SocketPathError.
+    """The listening socket and its file, which outlive reloads. Raises SocketPathError.
 
-    `inherited` is one that the manager made, which alone can make it again.
+    `inherited` is a socket that the service manager made; then only the manager can make it again.
     """
 
     def __init__(self, path: Path, *, mode: int, gid: int | None, inherited: socket.socket | None) -> None:
@@ -32,10 +32,10 @@ class Entrance:
         self.listening = inherited or open_socket(path, mode=mode, gid=gid)
         self.listening.setblocking(False)  # noqa: FBT003  # the method takes no other
         self._inode = self._inode_now()
-        self.trouble: str | None = None  # one sentence while nobody can come in
+        self.trouble: str | None = None  # one sentence while no new client can connect
 
     def mend(self) -> bool:
-        """Look for the file, and make the socket anew when it is gone; whether there is another to listen on."""
+        """Check the socket file and make the socket again if it is gone; returns whether `listening` is a new one."""
         if self._inode_now() == self._inode:
             self.trouble = None
         elif self._is_inherited:
@@ -48,7 +48,7 @@ class Entrance:
         return False
 
     def close(self) -> None:
-        """Let nobody in any more; the file goes, too, unless another made it."""
+        """Stop listening and remove the file, unless the service manager made it."""
         self.listening.close()
         if not self._is_inherited:
             remove_socket(self._path)
@@ -73,14 +73,14 @@ class Entrance:
 
 
 async def keep_files(entrance: Entrance, acceptor: Acceptor, api: Api, troubles: Troubles) -> None:
-    """Look after them for as long as the daemon lives."""
+    """Check both files every `LOOK_SECONDS` seconds, for as long as the daemon lives."""
     while True:
         look_after_files(entrance, acceptor, api, troubles)
         await asyncio.sleep(LOOK_SECONDS)
 
 
 def look_after_files(entrance: Entrance, acceptor: Acceptor, api: Api, troubles: Troubles) -> None:
-    """Make the socket and the snapshot again where somebody has removed them."""
+    """Make the socket and the snapshot again if somebody removed them."""
     if entrance.mend():
         acceptor.listen_on(entrance.listening.dup())
     troubles.note("socket", entrance.trouble)

@@ -1,4 +1,4 @@
-"""Knows how a line of the log looks, for the journal, a terminal or a collector, and keeps credentials out of it."""
+"""Knows the format of log lines for the journal, a terminal or a collector, and keeps credentials out of them."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _SECRETS = [
         rf"""(?P<kept>{_NAME_OF_SECRETS}["']?\s*(?:[=:>]|%3D)\s*["']?)(?P<secret>(?!["'<])[^\s"'<>&,;)}}]+)""",
         re.IGNORECASE,
     ),
-    # What a signed request carries.
+    # Signatures of signed requests.
     re.compile(
         r"(?P<kept>\bAuthorization: AWS4\S* |\bSignature=|X-Amz-Signature=)(?P<secret>[^\s&,;]+)",
         re.IGNORECASE,
     ),
     # User and password in a URL.
     re.compile(r"(?P<kept>://)(?P<secret>[^\s/@:]+:[^\s/@]+)(?=@)"),
-    # Key ids, and the 40 characters of a secret key that stands alone: capitals, small letters and digits.
-    # SHA-1 in hexadecimal has that length, too, but never both cases.
+    # Access key ids, and a secret key that stands alone: 40 characters with upper-case and lower-case letters and
+    # digits. A hexadecimal SHA-1 is as long, but never mixes the cases.
     re.compile(r"(?P<kept>)(?P<secret>\b(?:AKIA|ASIA)[A-Z0-9]{16}\b)"),
     re.compile(
         r"(?P<kept>(?<![A-Za-z0-9+/=_.-]))"
@@ -41,27 +41,28 @@ _SECRETS = [
 
 
 def configure(level: str, log_format: LogFormat, *, stream: TextIO | None = None) -> None:
-    """Send all records to standard error, in one shape."""
+    """Send all records to `stream` (default: standard error) in one format."""
     stream = stream or sys.stderr
     handler = logging.StreamHandler(stream)
     handler.setFormatter(choose_formatter(log_format, is_for_journal=is_journal(stream)))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(capture=True)
-    for noisy in ("botocore", "aiobotocore", "asyncio"):  # their debug lines hold whole requests
+    for noisy in ("botocore", "aiobotocore", "asyncio"):  # their debug lines contain whole requests
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    # A traceback at each request, with what a program wrote; what keeps credentials from coming is a trouble.
+    # It logs a traceback at each request, with the output of the credential program. Missing credentials are
+    # reported as a trouble instead.
     logging.getLogger("aiobotocore.credentials").setLevel(logging.ERROR)
 
 
 def choose_formatter(log_format: LogFormat, *, is_for_journal: bool) -> logging.Formatter:
-    """`auto` is logfmt; the journal gets a priority in front and keeps the time itself."""
+    """`auto` means logfmt; lines for the journal begin with a priority and have no time, which it adds itself."""
     if log_format == "json":
         return JsonFormatter()
     return LogfmtFormatter(is_for_journal=is_for_journal)
 
 
 def is_journal(stream: TextIO, environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether the stream ends in the journal, as `JOURNAL_STREAM` says by device and inode."""
+    """Whether the stream is connected to the journal, which `JOURNAL_STREAM` names by device and inode."""
     device, _, inode = environment.get("JOURNAL_STREAM", "").partition(":")
     try:
         status = os.fstat(stream.fileno())
@@ -71,7 +72,7 @@ def is_journal(stream: TextIO, environment: Mapping[str, str] = os.environ) -> b
 
 
 def without_secrets(text: str) -> str:
-    """The text with everything that looks like a credential hidden."""
+    """The text with everything that looks like a credential replaced by `HIDDEN`."""
     for pattern in _SECRETS:
         text = pattern.sub(rf"\g<kept>{HIDDEN}", text)
     return text
@@ -93,7 +94,7 @@ class LogfmtFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line."""
+    """One JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = _hidden_inside(_fields(record))
@@ -101,7 +102,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
-    """Time, level, logger, message and whatever `extra` brought (Any: it may bring anything)."""
+    """Time, level, logger, message and everything in `extra` (Any: it may hold anything)."""
     moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
     fields = {
         "time": moment,

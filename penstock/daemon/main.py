@@ -1,4 +1,4 @@
-"""Knows how `penstockd` begins: its options, its environment, and how it ends when it cannot go on."""
+"""Knows how `penstockd` starts: its options, its environment, and its exit status when it cannot go on."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from pathlib import Path
 
 from penstock.processes import memory
 
-EXIT_FAILED = 1  # argparse ends with 2 when the command line is wrong; a configuration file is none
+EXIT_FAILED = 1  # also for a bad configuration file; argparse exits with 2 when the command line is wrong
 _ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the daemon until it is told to stop; returns the exit status."""
     options = parser().parse_args(arguments)
-    for name in _ONE_THREAD:  # read when NumPy is first imported, here and in the child that fits
+    for name in _ONE_THREAD:  # NumPy reads these when it is first imported, here and in the fitting process
         os.environ.setdefault(name, "1")
     return _run(options.config)
 
 
 def _run(config_file: Path | None) -> int:
     memory.keep_little()
-    # Imported here: after the environment is set, and not for `--help`.
+    # Imported late: the environment must be set first, and `--help` needs none of this.
     with memory.growing(), memory.without_certificates():
         import uvloop
 
@@ -48,7 +48,7 @@ def _run(config_file: Path | None) -> int:
     status = 0
     try:
         uvloop.run(serve(read))
-    except* Lost:  # the log has it
+    except* Lost:  # already logged
         status = EXIT_FAILED
     except* (ConfigError, StoreError, SocketPathError, ConductorError) as group:
         _complain(group)
@@ -57,7 +57,7 @@ def _run(config_file: Path | None) -> int:
 
 
 def _complain(group: BaseExceptionGroup[Exception]) -> None:
-    """One line for each expected trouble, whichever task it came from; no traceback."""
+    """Print one line for each expected error, whichever task raised it; no traceback."""
     for trouble in group.exceptions:
         if isinstance(trouble, BaseExceptionGroup):
             _complain(trouble)
@@ -66,7 +66,7 @@ def _complain(group: BaseExceptionGroup[Exception]) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """What can be said to it."""
+    """The parser of its command line."""
     found = argparse.ArgumentParser(
         prog="penstockd",
         description="Measures how this host should talk to S3 and SQS, and tells the applications on it.",

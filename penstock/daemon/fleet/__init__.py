@@ -1,1 +1,1 @@
-"""Acts on the fleet's bucket: what hosts tell each other, who of them probes, and what of a shared limit is whose."""
+"""Acts on the fleet's bucket: shares measurements, decides which hosts probe, and divides shared limits."""

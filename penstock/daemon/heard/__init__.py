@@ -1,1 +1,1 @@
-"""Acts on what applications are heard to do: who they are, what they would gain, and who was refused."""
+"""Acts on what applications' SDKs report: which applications run, what each would gain, and who was throttled."""

@@ -1,1 +1,1 @@
-"""Acts on the disk: what was measured, advised and spent is kept, and read back whatever befell it."""
+"""Acts on the disk: stores what was measured, advised and spent, and reads it back even from a damaged file."""

@@ -1,1 +1,1 @@
-"""Acts on AWS for the daemon: from a process of its own, and until nothing is left there."""
+"""Acts on AWS for the daemon: sends requests from a separate process, and removes everything that probes created."""

@@ -1,1 +1,1 @@
-"""Acts on money: what probes may cost, what they do cost, and what a day of them comes to."""
+"""Acts on money: what probes may cost, what they did cost, and what a day of probing will cost."""

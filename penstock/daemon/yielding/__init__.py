@@ -1,1 +1,1 @@
-"""Acts on a probe that is in the way: it waits, or ends, for the host's own work."""
+"""Acts on probes that would disturb the host's own work: delays them, or stops them."""

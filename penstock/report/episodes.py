@@ -54,13 +54,13 @@ def episodes(beats: Sequence[Beat]) -> tuple[Episode, ...]:
 def episode_sentence(episode: Episode) -> str:
     """What was refused, and of which requests.
 
-    ``Requests were refused from 2026-01-08 04:26 to 14:43 UTC: 25 of the 62 (40 %) of 5 measurements; 3 between them
-    met stray refusals at most.``
+    ``Requests were refused from 2026-01-08 04:26 to 14:43 UTC: 25 of the 62 (40 %) of 5 measurements; 3 in between met
+    no more than stray refusals.``
     """
     begins, ends = date_words(episode.begins_at), date_words(episode.ends_at)
     ends = ends.removeprefix(f"{begins.partition(' ')[0]} ")
     spared = episode.spared_count
-    between = f"; {number(spared)} between them met stray refusals at most" if spared else ""
+    between = f"; {number(spared)} in between met no more than stray refusals" if spared else ""
     return (
         f"Requests were refused from {begins} to {ends} UTC: {number(episode.refused_count)} of the "
         f"{number(episode.request_count)} ({percent(episode.refused_fraction)}) of "

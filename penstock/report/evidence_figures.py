@@ -319,7 +319,7 @@ def _spread_figure(place: PlaceFindings, name: str, found: Sequence[Spread]) -> 
     curves = [distribution(spread.histogram) for spread in shown]
     seconds = [value for curve in curves for value, _ in curve]
     x = chart.log_axis(label(name), seconds, name=name)
-    y = chart.linear_axis("requests that took no longer", [0.94], show=percent, name="fraction_fraction")
+    y = chart.linear_axis("share that took no longer", [0.94], show=percent, name="fraction_fraction")
     layers: list[chart.Layer] = []
     for n, (spread, curve) in enumerate(zip(shown, curves, strict=True)):
         layers.append(
@@ -356,7 +356,7 @@ def _spread_words(name: str, shown: Sequence[Spread]) -> str:
     for spread in shown[:2]:
         said = (
             f"{format_bytes(spread.payload_size_bytes)}: half within {quantity(name, spread.p50_seconds)}, 99 of 100 "
-            f"within {quantity(name, spread.p99_seconds)}, of {counted(spread.count, 'request')}"
+            f"within {quantity(name, spread.p99_seconds)}, of {number(spread.count)} that were timed"
         )
         hedge = spread.best_hedge
         if hedge is not None:
@@ -379,7 +379,7 @@ def _spread_table(place: PlaceFindings, name: str, found: Sequence[Spread]) -> T
         found,
         {
             place.payload_noun: lambda s: format_bytes(s.payload_size_bytes),
-            "requests": lambda s: number(s.count),
+            "timed": lambda s: number(s.count),
             "p50": lambda s: quantity(name, s.p50_seconds),
             "p90": lambda s: quantity(name, s.p90_seconds),
             "p99": lambda s: quantity(name, s.p99_seconds),

@@ -124,7 +124,8 @@ def _facts(
     if made.has_expired(now):
         until = f"out of date since {date_words(made.expires_at)} UTC"
     seen = "reported" if made.basis is Basis.REPORTED else "measured"
-    facts.append(("How fresh", f"{seen} {age_words(made.newest_observation_at, now)}; {until}"))
+    age = age_words(made.newest_observation_at, now)
+    facts.append(("How fresh", f"{f'never {seen}' if age == 'never' else f'{seen} {age}'}; {until}"))
     facts += _refutation(place.value_metric, expected, advice, verdict.gains)
     facts += _tried(place, advice)
     facts += _limits(place, advice)

@@ -115,7 +115,7 @@ def _foreseen_words(coverage: Coverage, pairs: list[tuple[Measured, Estimate]]) 
     if found is not None:
         more = "more" if found.bias_fraction >= 0 else "less"
         words += (
-            f"; it reached {percent(found.half_width_fraction)} to either side in the middle, and what was seen was "
+            f"; in the median it reached {percent(found.half_width_fraction)} to either side, and what was seen was "
             f"{percent(abs(found.bias_fraction))} {more} than foreseen"
         )
     reasons = Counter(REASONS[m.reason] for m, _ in pairs if m.reason is not None)

@@ -96,9 +96,10 @@ def _about_limits(place: PlaceFindings) -> Iterator[Remark]:
     for bottleneck, group in groups.items():
         if bottleneck in LIMITS:
             ends = group if len(group) == 1 else (group[0], group[-1])
+            share = f"{len(group)} of {counted(total, f'{place.payload_noun} size')}"
             yield Remark(
                 code=f"limit-{bottleneck}",
-                title=f"{capital(LIMITS[bottleneck])} at {len(group)} of {total} {place.payload_noun} sizes",
+                title=f"{capital(LIMITS[bottleneck])} at {share}",
                 reason=capital("; ".join(_limit_reason(place, advice) for advice in ends)) + ".",
             )
 
@@ -124,10 +125,11 @@ def _about_guesses(place: PlaceFindings) -> Iterator[Remark]:
     if wide:
         advice, estimate = max(wide, key=lambda pair: pair[1].high / max(pair[1].low, 1e-9))
         is_measured = advice.recommendation.basis is Basis.MEASURED
+        share = f"{len(wide)} of {counted(len(known), 'prediction')} {'are' if wide[1:] else 'is'}"
         yield Remark(
             code="wide-interval",
-            title=f"{len(wide)} of {len(known)} predictions are little more than a guess",
-            reason=f"Their 90 % intervals span more than a factor of {WIDE_FACTOR:.0f}; the widest, of "
+            title=f"{share} little more than a guess",
+            reason=f"A 90 % interval there spans more than a factor of {WIDE_FACTOR:.0f}; the widest, of "
             f"{format_bytes(advice.payload_size_bytes)}: {interval(place.value_metric, estimate)}. "
             + ("What was measured there varies as much." if is_measured else "Nothing near was measured."),
         )
@@ -228,7 +230,7 @@ def _about_all(report: Report) -> Iterator[Remark]:
         yield Remark(
             code="rows-left-out",
             title="Some rows were left out",
-            reason=f"{report.unreadable_count} rows are of operations or settings that this penstock does not "
+            reason=f"{counted(report.unreadable_count, 'row')} of operations or settings that this penstock does not "
             "know; a newer one may have written them.",
             is_warning=True,
         )

@@ -52,8 +52,8 @@ def _around_objects(fit: Fit, observations: Sequence[Observation[Any]]) -> Itera
     yield Study(
         title="Time to create an object and to merge its parts",
         sentence=f"{counted(len(seen), 'object')} made of parts: the merge alone took "
-        f"{format_seconds(merge_seconds)} in the middle and {format_seconds(max(merges))} at most, "
-        f"both together {percent:.1f} % of the whole in the middle.",
+        f"{format_seconds(merge_seconds)} in the median and {format_seconds(max(merges))} at most; "
+        f"to create and to merge took {percent:.1f} % of the whole in the median.",
         x_name="part_count",
         y_name="around_seconds",
         traces=(
@@ -121,14 +121,14 @@ def _ceilings(limits: burst.Ceiling, observations: Sequence[Observation[Any]]) -
     most = max(o.throughput_bytes_per_second for o in seen)
     return Study(
         title="Throughput and the host's two ceilings",
-        sentence=f"The host sends {format_rate(limits.burst_bytes_per_second)} while it has credits and "
-        f"{format_rate(limits.baseline_bytes_per_second)} for as long as it likes, by its tables; "
+        sentence=f"By the tables, the host's network carries {format_rate(limits.burst_bytes_per_second)} each way "
+        f"while there are burst credits, and {format_rate(limits.baseline_bytes_per_second)} without; "
         f"{format_rate(most)} is the most that was measured.",
         x_name="date",
         y_name="throughput_bytes_per_second",
         traces=(
             _level("with credits", begin, end, limits.burst_bytes_per_second),
-            _level("for ever", begin, end, limits.baseline_bytes_per_second),
+            _level("without credits", begin, end, limits.baseline_bytes_per_second),
         ),
         sightings=tuple(
             Sighting(

@@ -456,6 +456,14 @@ def test_where_nothing_was_measured_a_size_in_the_middle_comes_first() -> None:
     assert place.verdict.payload_size_bytes == sizes[1]
 
 
+def test_what_nobody_measured_was_never_measured() -> None:
+    """In an order in which it is English."""
+    advice = dataclasses.replace(real_advice(), newest_observation_at=None)
+    unmeasured: dict[str, Any] = {"observations": {}, "histories": {}, "changes": []}
+    (screen,) = first_screens(a_report(fits=[], recommendations=[advice], **unmeasured))
+    assert dict(screen.facts)["How fresh"].startswith("never measured; ")
+
+
 @pytest.mark.parametrize(("gain", "helps"), [(-0.1, False), (0.029, False), (0.3, True), (None, True)])
 def test_more_connections_are_advised_only_where_twice_as_many_bring_something(
     gain: float | None, *, helps: bool

@@ -99,7 +99,10 @@ def test_nothing_near_was_measured_is_said_only_where_that_is_so() -> None:
     wide = {**made.prediction, metric: Estimate(expected.low / 9, expected.expected, expected.high * 9)}
     for basis, words in ((Basis.MEASURED, "varies as much"), (Basis.MODEL, "Nothing near was measured")):
         advice = dataclasses.replace(made, prediction=wide, basis=basis)
-        assert words in reason(a_report(fits=[], recommendations=[advice]), "wide-interval")
+        report = a_report(fits=[], recommendations=[advice])
+        assert words in reason(report, "wide-interval")
+        (title,) = (r.title for r in report.places[0].remarks if r.code == "wide-interval")
+        assert title == "1 of 1 prediction is little more than a guess"
 
 
 def test_a_day_that_used_up_its_budget_is_named() -> None:

@@ -141,7 +141,7 @@ def _question(target: Target, stated: Mapping[str, Any]) -> dict[str, str]:
     wrong = [_flag(field) for field in stated if field in strange and stated[field] is not None]
     if wrong:
         raise WrongUsageError(
-            f"{target.name} moves {_moved(target)}: {', '.join(wrong)} cannot be said of them"
+            f"{target.name} moves {_moved(target)}: {', '.join(wrong)} {'are' if wrong[1:] else 'is'} not for them"
         )
     asked = {field: value for field, value in stated.items() if field not in strange}
     asked["payload_size_bytes"] = asked.pop(size) or words.payload_default

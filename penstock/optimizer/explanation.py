@@ -39,9 +39,9 @@ def expectation(metric: str, prediction: Prediction, aim: str, basis: Basis, lim
 def aim_words(demand: Demand) -> str:
     """What the setting is chosen for."""
     return {
-        "throughput": "connections that are worth what they bring",
-        "peak": "connections that reach the best",
-        "latency": "shortest time for one",
+        "throughput": "connections that pay off",
+        "peak": "connections that peak throughput takes",
+        "latency": "setting that is quickest for one",
         "frugal": "least memory, connections and requests that reach 80 % of the best",
     }[demand.objective.value]
 

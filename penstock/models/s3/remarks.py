@@ -32,13 +32,13 @@ def sentences(
     if np.mean(np.expm1(log_gains) < -_HURTS) >= SURE:
         yield f"More connections make it slower: twice as many {_percent(log_gains)}."
     else:
-        twice = f"Twice the connections: {_percent(log_gains)}"
+        twice, as_many = f"Twice the connections: {_percent(log_gains)}", "as many on "
         if doubled.n[0] == transfers.n[0]:
-            twice = "More connections would have nothing to move, as each request has one"
+            twice, as_many = "More connections would have nothing to move, as each request has one", ""
         elif thread_count_max is not None and doubled.n[0] > thread_count_max:
             twice += f", but no more than {thread_count_max} are allowed"
         faster = _percent(_log_gains_of_a_faster_path(posterior, transfers))
-        yield f"{twice}; a host and path twice as fast: {faster}." if is_by_host else f"{twice}."
+        yield f"{twice}; {as_many}a host and path twice as fast: {faster}." if is_by_host else f"{twice}."
     if seen := posterior.rising_connection_count:
         yield f"No ceiling was seen with up to {seen} connections."
     if not posterior.evidence.measurements().tells_weather:

@@ -37,11 +37,12 @@ after an and before beyond by gives half hours how if is more or seen so than th
 a all alone and any anything applications are as asked at be beside best better boto3 boto3's bound
 bring but by cannot carries carry case connection connections delete differ docs does each every
 expected expects explained falls fast fewest for from full gb glossary group has have here host host's
-hour how in instead interval is it itself kb kept known learned least less limits mb md mean measured
+hour how in instead interval is it itself kb kept known learned least less limits many mb md mean measured
 memory message messages met more ms much near network no none not nothing now of on one only other
-others out path per place reach reached reaches receive reported reports request requests s same second
-send settings short shortest size so such than that the there they this time times to told twice under
-unlike up use used was way well what which while with within words worth yet
+others out path pay peak per place quickest reach reached reaches receive reported reports request
+requests s same second send setting settings short shortest size so such take than that the there they
+this throughput time times to told twice under unlike up use used was way well what which while with
+within words worth yet
 """
 ORDINARY = frozenset(ORDINARY_WORDS.split())
 
@@ -188,7 +189,7 @@ def test_what_limits_is_not_cut_where_there_are_lines_for_it() -> None:
     advice = {"operation": row.name, "region": "r", "instance_type": "i", "payload_size_bytes": 1024}
     advice |= {"setting": {"thread_count": 13, "part_size_bytes": 5 << 20}}
     advice["explanation"] = (
-        "Expects 27.1 MB/s (90 %: 22.9 MB/s to 28.7 MB/s) with the connections that are worth what they bring, from "
+        "Expects 27.1 MB/s (90 %: 22.9 MB/s to 28.7 MB/s) with the connections that pay off, from "
         "what was measured at other settings here; what one connection carries is the limit. More connections would "
         "have nothing to move, as each request has one; a host and path twice as fast: +0 %. 1.51 times as fast as "
         "boto3's default (90 %: 1.47 to 1.56), with 13 connections instead of 8."

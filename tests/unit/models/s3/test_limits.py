@@ -119,6 +119,7 @@ def test_what_would_help_is_said() -> None:
     assert "No ceiling was seen with up to 4 connections." in rising
     assert float(rising.split("Twice the connections: ")[1].split(" %")[0]) > 70
     assert "No ceiling" not in flat
+    assert "%; as many on a host and path" in flat  # which gains little at the knee, where both hold it back
     assert float(flat.split("a host and path twice as fast: ")[1].split(" %")[0]) > 50
 
 

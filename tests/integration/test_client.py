@@ -172,9 +172,11 @@ def test_a_process_without_files_to_import_from_gets_the_defaults(
     def none_left(*_: object) -> None:
         raise ImportError("Too many open files")
 
+    # Some versions of pathlib import as a path is made.
+    socket, snapshot = str(tmp_path / "penstock.sock"), str(tmp_path / "recommendations.json")
     with served_in_thread(tmp_path):
         monkeypatch.setattr("builtins.__import__", none_left)
-        advice = an_adviser(tmp_path).advise("s3_upload", GiB)
+        advice = Adviser(socket=socket, snapshot=snapshot).advise("s3_upload", GiB)
         monkeypatch.undo()
     assert advice.basis == "default"
 

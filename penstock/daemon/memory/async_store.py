@@ -1,4 +1,4 @@
-"""Knows how a daemon writes to its store: on one thread, which is also the journal of its probes."""
+"""Knows how the daemon uses its store: on one thread, and as the journal of its probes."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from penstock.vocabulary import Observation
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-WAITING_REPORT_COUNT_MAX = 200  # while the disk is in trouble: what waits is lost when the process ends
+WAITING_REPORT_COUNT_MAX = 200  # while the disk is in trouble: they would be lost if the process ended
 
 
 class AsyncStore:
-    """The store for a daemon: every call runs on the one thread that writes, and is a journal for probes.
+    """The store for the daemon: every call runs on the one thread that writes. It is also the probes' journal.
 
-    Observations that arrive while a transaction is under way share the next one.
+    Observations that arrive during a transaction share the next one.
     """
 
     def __init__(self, store: Store, now: Callable[[], datetime]) -> None:
@@ -43,11 +43,11 @@ class AsyncStore:
         return self._store.trouble
 
     async def run(self, action: Callable[[Store], T]) -> T:
-        """Anything that the store can do, on its thread: ``await store.run(lambda s: s.fits())``."""
+        """Call a method of the store on its thread: ``await store.run(lambda s: s.fits())``."""
         return await asyncio.get_running_loop().run_in_executor(self._writer, action, self._store)
 
     async def add_observation(self, observation: Observation[Any]) -> None:
-        """Remember; on return it is on the disk, or waits for a disk in trouble. Raises ValueError."""
+        """Store an observation; on return it is on disk, or waits for a disk in trouble. Raises ValueError."""
         self._batch.append(self._store.observation_row(observation))
         await self.run(self._write_batch)
 
@@ -55,12 +55,12 @@ class AsyncStore:
         await self.run(lambda store: store.add_backlog(spell))
 
     async def record(self, leftover: Leftover) -> None:
-        """Return only when the entry would survive `kill -9`. Raises DiskTrouble."""
+        """Journal something before it is created; on return the entry would survive `kill -9`. Raises DiskTrouble."""
         await self.run(lambda store: store.record_leftover(leftover, now=self._now()))
         self._in_use.add(leftover)
 
     async def strike(self, leftover: Leftover) -> None:
-        """The thing is gone. What cannot be struck out now is looked for once more by the next sweep."""
+        """Strike out something that is gone. If the disk refuses, the next sweep looks for it once more."""
         self._in_use.discard(leftover)
         try:
             await self.run(lambda store: store.strike_leftover(leftover))
@@ -68,14 +68,14 @@ class AsyncStore:
             _log.warning("%s is gone and stays in the journal: %s", leftover.name, trouble)
 
     async def abandon(self, leftover: Leftover) -> None:
-        """If it was not struck by now, it is left behind, and its age counts from now."""
+        """Nobody uses it any more: unless it was struck out, it is a leftover, whose age counts from now."""
         if leftover in self._in_use:
             self._in_use.discard(leftover)
-            with suppress(DiskTrouble):  # then it is older than it might be
+            with suppress(DiskTrouble):  # then it seems older than it is
                 await self.run(lambda store: store.date_leftover(leftover, now=self._now()))
 
     async def left_behind(self) -> dict[Leftover, datetime]:
-        """What may still be outside and is used by nobody, and since when, oldest first. Raises DiskTrouble."""
+        """What may still exist outside and is not in use, with its date, oldest first. Raises DiskTrouble."""
         entries = await self.run(Store.dated_leftovers)
         return {leftover: at for leftover, at in entries.items() if leftover not in self._in_use}
 
@@ -83,7 +83,7 @@ class AsyncStore:
         return await self.run(Store.open_leftovers)
 
     async def close(self) -> None:
-        """Write what waits and give up the file. Raises Lost, with a line in the log."""
+        """Write what waits in memory and close the file. Raises Lost, and logs it."""
         try:
             await self.run(self._end)
         except Lost as loss:
@@ -93,7 +93,7 @@ class AsyncStore:
             self._writer.shutdown()
 
     async def why_no_room(self, report_count: int) -> str | None:
-        """Why so many reports more cannot be kept now; None when they can."""
+        """Why this many more reports cannot be kept now; None when they can."""
         if self.trouble is None or not await self.run(Store.flush):
             waiting_count = self._store.waiting_report_count + len(self._batch)
             if self.trouble is not None and waiting_count + report_count > WAITING_REPORT_COUNT_MAX:
@@ -101,7 +101,7 @@ class AsyncStore:
         return None
 
     def _end(self, store: Store) -> None:
-        self._write_batch(store)  # whoever added it may have been cancelled
+        self._write_batch(store)  # a task that added rows may have been cancelled
         store.close()
 
     def _write_batch(self, store: Store) -> None:

@@ -1,17 +1,17 @@
-"""Knows the care of one SQLite file: its one writer, its migrations, a full disk, a broken file.
+"""Knows how to look after one SQLite file: a single writer, migrations, a full disk, a broken file.
 
     StoreError
-    ├── StoreInUse    another penstockd works on the same directory
+    ├── StoreInUse    another penstockd uses the same directory
     ├── StoreTooNew   a newer penstock wrote the file
-    ├── StoreForeign  another program wrote it
-    ├── StoreMissing  there is nothing to read
-    ├── StoreDenied   this user may not read it, or it is no file
+    ├── StoreForeign  another program wrote the file
+    ├── StoreMissing  there is no file
+    ├── StoreDenied   this user may not read it, or it is not a file
     ├── DiskTrouble   the disk is full, read-only or failing; what was committed is safe
-    └── Lost          values that waited in memory for such a disk are gone with the process
+    └── Lost          values that waited in memory for such a disk were lost with the process
 
-A broken file is never an error: it is moved aside, what must not be lost is taken out of it, and a new one is
-begun. One that somebody removed while it is open is written anew, whole. Every commit reaches the disk
-(``synchronous=FULL``): probes are rare, and a journal that lies is none.
+A broken file is never an error: it is moved aside, what must not be lost is copied out of it, and a new file is begun.
+A file that somebody removed while it was open is written again, complete. Every commit reaches the disk
+(``synchronous=FULL``): probes are rare, and a journal must be reliable to be of use.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Rescue = Callable[[Path], Callable[[sqlite3.Connection], str]]
-"""Reads what it can from a broken file; returns what writes it into the new one and says so in a sentence."""
+"""Reads what it can from a broken file; returns a function that writes it into the new file and returns a sentence."""
 
 BROKEN_FILE_COUNT_MAX = 3
-LOG_BYTES_MAX = 4 << 20  # of the write-ahead log, once it was folded into the file
-RETURNED_PAGE_COUNT = 256  # in one go: a megabyte, milliseconds
-FREE_FRACTION_MAX = 0.2  # of the file, which new rows will fill again
-# Of a new file, before all else: its free pages can be given back a few at a time.
+LOG_BYTES_MAX = 4 << 20  # of the write-ahead log, after a checkpoint
+RETURNED_PAGE_COUNT = 256  # at a time: a megabyte, in milliseconds
+FREE_FRACTION_MAX = 0.2  # of the file; new rows will use these free pages
+# Must come first in a new file: then free pages can be given back a few at a time.
 _LET_SHRINK = "PRAGMA auto_vacuum=INCREMENTAL"
 BUSY_SECONDS = 5.0
 _ASK_OWNER = "ask as a user who may, such as with sudo -u penstock"
@@ -61,15 +61,15 @@ class StoreError(Exception):
 
 
 class StoreInUse(StoreError):
-    """Another daemon has it."""
+    """Another daemon uses the database."""
 
 
 class StoreTooNew(StoreError):
-    """A newer penstock wrote it."""
+    """A newer penstock wrote the database."""
 
 
 class StoreForeign(StoreError):
-    """Another program wrote it."""
+    """Another program wrote the database."""
 
 
 class StoreMissing(StoreError):
@@ -77,7 +77,7 @@ class StoreMissing(StoreError):
 
 
 class StoreDenied(StoreError):
-    """What is there cannot be opened, which says nothing about what is in it."""
+    """The file cannot be opened; its content may be fine."""
 
 
 class DiskTrouble(StoreError):
@@ -85,11 +85,11 @@ class DiskTrouble(StoreError):
 
 
 class Lost(StoreError):
-    """What waited in memory could not be written before the end."""
+    """Values that waited in memory could not be written before the store was closed."""
 
 
 class Database:
-    """One open file. `notices` are sentences for the log about what happened while opening or since."""
+    """One open database. `notices` are sentences for the log about what happened to the file."""
 
     def __init__(self, path: Path, rescue: Rescue) -> None:
         self.path = path
@@ -103,20 +103,20 @@ class Database:
             raise
 
     def close(self) -> None:
-        """Give up the file and its lock."""
+        """Close the file and release its lock."""
         self._connection.close()
         os.close(self._lock)
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """All rows of one question (Any: SQLite's values)."""
+        """All rows of one query (Any: SQLite's values)."""
         return self._guarded(lambda connection: connection.execute(sql, parameters).fetchall())
 
     def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Do the work in one transaction: all of it is on the disk on return, or none. Raises DiskTrouble."""
+        """Do the work in one transaction: on return it is on disk. Raises DiskTrouble; then none of it is."""
         return self._guarded(lambda connection: _in_transaction(connection, work))
 
     def shrink(self) -> bool:
-        """Give a few free pages back to the disk; whether there are more to give. Raises DiskTrouble."""
+        """Give a few free pages back to the disk; returns whether there are more. Raises DiskTrouble."""
 
         def give_back(connection: sqlite3.Connection) -> bool:
             (free,), (all_,) = (
@@ -131,7 +131,7 @@ class Database:
         return self._guarded(give_back)
 
     def copies(self) -> list[Path]:
-        """From before each upgrade, for whoever goes back."""
+        """The copies made before upgrades, for going back to an older version."""
         return sorted(self.path.parent.glob(f"{self.path.name}.before-*"))
 
     def _open(self) -> sqlite3.Connection:
@@ -152,7 +152,7 @@ class Database:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute(f"PRAGMA journal_size_limit={LOG_BYTES_MAX}")
             connection.execute("PRAGMA synchronous=FULL")
-            # In KiB. The kernel keeps the file; by itself SQLite would hold 2 MB of it once more.
+            # In KiB. The kernel caches the file already; SQLite's default would cache 2 MB of it once more.
             connection.execute("PRAGMA cache_size=-256")
             _refuse_broken(connection)
             self._migrate(connection)
@@ -176,7 +176,7 @@ class Database:
         migrate(connection)
 
     def _begin_again(self, reason: str, broken: sqlite3.Connection | None = None) -> sqlite3.Connection:
-        """Move the broken file aside once a new one holds what was rescued from it. Raises DiskTrouble."""
+        """Write what can be rescued into a new file, then move the broken one aside. Raises DiskTrouble."""
         copy = self._anew()
         try:
             with contextlib.closing(_connect(copy)) as connection:
@@ -186,7 +186,7 @@ class Database:
         except sqlite3.DatabaseError as error:
             raise trouble_with(self.path, error) from error
         if broken is not None:
-            broken.close()  # as below
+            broken.close()  # first, as in `_write_anew`: closing removes the log of that name
         aside = _move_aside(self.path)
         copy.replace(self.path)
         self.notices.append(
@@ -195,16 +195,16 @@ class Database:
         return self._open_sound()
 
     def _anew(self) -> Path:
-        """Where a file is written before it takes its place."""
+        """The path at which a new file is written before it replaces the old one."""
         copy = self.path.with_name(f"{self.path.name}.anew")
         copy.unlink(missing_ok=True)
         return copy
 
     def _write_anew(self) -> None:
-        """Somebody removed the file, or put another in its place: what was in it can be read as long as it is open."""
+        """Write the file again after somebody removed or replaced it: its content is readable while it is open."""
         copy, what = self._anew(), f"somebody removed the database {self.path}"
         self._connection.execute("VACUUM INTO ?", (str(copy),))
-        self._connection.close()  # before there is a new one: it removes the log of that name
+        self._connection.close()  # before the new file is in place: closing removes the log of that name
         for ending in ("-wal", "-shm"):
             Path(f"{self.path}{ending}").unlink(missing_ok=True)
         with contextlib.suppress(FileNotFoundError):
@@ -214,7 +214,7 @@ class Database:
             )
         copy.replace(self.path)
         self._connection = self._open_sound()
-        if not _lock_path(self.path).exists():  # else the next daemon would find nobody here
+        if not _lock_path(self.path).exists():  # without it, another daemon could start beside this one
             before, self._lock = self._lock, _locked(self.path)
             os.close(before)
         _log.warning("%s; it was written anew, and nothing is lost", what)
@@ -235,7 +235,7 @@ class Database:
 
 
 class ReadOnly:
-    """The reading half of a database."""
+    """The interface of `Database` for a file that is only read."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.notices: list[str] = []
@@ -266,7 +266,7 @@ class ReadOnly:
 
 
 def holder(path: Path) -> str | None:
-    """The process that works on this database, if one does."""
+    """The id of the process that uses this database, `"unknown"` if it has not written one; None if none does."""
     try:
         descriptor = os.open(_lock_path(path), os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -281,9 +281,9 @@ def holder(path: Path) -> str | None:
 
 
 def open_read_only(path: Path) -> sqlite3.Connection:
-    """A connection that changes nothing, also beside a running daemon. Raises StoreError.
+    """A connection that changes nothing, usable beside a running daemon. Raises StoreError.
 
-    An older file is copied and migrated there.
+    For a file of an older version it is a connection to a migrated copy.
     """
     _refuse_unopenable(path)
     try:
@@ -294,7 +294,7 @@ def open_read_only(path: Path) -> sqlite3.Connection:
                 _refuse_misshapen(connection)
                 unless_it_serves.pop_all()
                 return connection
-            copy = sqlite3.connect("", isolation_level=None)  # in a file of its own where it is large
+            copy = sqlite3.connect("", isolation_level=None)  # a temporary file where it is large
             connection.backup(copy)
         migrate(copy)
     except sqlite3.DatabaseError as error:
@@ -319,7 +319,7 @@ def _refuse_unopenable(path: Path) -> None:
 
 @contextlib.contextmanager
 def speaking_of_damage() -> Iterator[None]:
-    """What SQLite says of a broken file may hold bytes that are no text, and then comes as UnicodeDecodeError."""
+    """Turn UnicodeDecodeError into SQLite's error for a broken file, whose messages may contain arbitrary bytes."""
     try:
         yield
     except UnicodeDecodeError as error:
@@ -327,7 +327,7 @@ def speaking_of_damage() -> Iterator[None]:
 
 
 def migrate(connection: sqlite3.Connection) -> None:
-    """Bring the schema to the present, each step whole or not at all."""
+    """Bring the schema up to date, each step in a transaction."""
     for number, sql in migrations().items():
         if number > version_of(connection):
             try:
@@ -339,7 +339,7 @@ def migrate(connection: sqlite3.Connection) -> None:
 
 
 def migrations() -> dict[int, str]:
-    """The steps of the schema in order, by the version that each brings a file to."""
+    """The SQL of each migration, in order, by the version that it brings a file to."""
     files = resources.files("penstock.daemon.memory").joinpath("schema").iterdir()
     return {
         int(file.name[:4]): file.read_text(encoding="utf-8")
@@ -349,11 +349,14 @@ def migrations() -> dict[int, str]:
 
 
 def _locked(path: Path) -> int:
-    """The lock beside the file; the kernel gives it up when this process ends, however it ends."""
+    """Take the lock beside the file; returns its descriptor. The kernel releases it however this process ends.
+
+    Raises DiskTrouble and StoreInUse.
+    """
     lock_path = _lock_path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # What it is led to would be cut off: root may do this in a folder of the daemon's user.
+        # Follow no link: what it points to would be truncated, and root may run this in the daemon user's folder.
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         descriptor = os.open(lock_path, flags, 0o640)
     except OSError as error:
@@ -371,14 +374,14 @@ def _locked(path: Path) -> int:
             f"another penstockd (process {process}) works on {path.parent}; "
             "stop it, or give this one its own daemon.state_directory"
         ) from error
-    with contextlib.suppress(OSError):  # a courtesy, which a full disk must not turn into a refusal
+    with contextlib.suppress(OSError):  # the process id is a courtesy: a full disk must not prevent the start
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
     return descriptor
 
 
 def _inode_of(path: Path, *, unknown: tuple[int, int] | None = None) -> tuple[int, int] | None:
-    """Which file it is; None where there is none, and `unknown` for who may not look."""
+    """Device and inode of the file; None where there is none, and `unknown` where this user may not look."""
     try:
         found = path.stat()
     except OSError as error:
@@ -395,7 +398,7 @@ def _written_holder(descriptor: int) -> str:
 
 
 def _connect(path: Path | str, *, uri: bool = False) -> sqlite3.Connection:
-    # One thread at a time uses the connection; not always the one that opened it.
+    # One thread at a time uses the connection, but not always the one that opened it.
     connection = sqlite3.connect(
         path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=uri
     )
@@ -404,23 +407,25 @@ def _connect(path: Path | str, *, uri: bool = False) -> sqlite3.Connection:
 
 
 def _as_text(data: bytes) -> str:
-    """A damaged row is for whoever reads it to leave out; it must not keep the others from being read."""
+    """Decode leniently: a damaged row must not keep others from being read; its reader leaves it out."""
     return data.decode("utf-8", "replace")
 
 
 def connect_read_only(path: Path, *, is_damaged: bool = False) -> sqlite3.Connection:
-    """As it is, of whatever version; where the index of the log cannot be made, as the file lies there.
+    """A read-only connection to a file of any version, as it is.
 
-    A file that `is_damaged` may be shorter than it says.
+    Where the log's shared-memory index cannot be made, the file is read without its log. A file that `is_damaged` may
+    be shorter than its header says.
     """
     for mode in ("mode=ro", "mode=ro&immutable=1"):
         connection = _connect(f"file:{quote(str(path))}?{mode}", uri=True)
         try:
-            if is_damaged:  # SQLite reads one that was cut off only so
+            if is_damaged:  # otherwise SQLite does not read a truncated file
                 connection.execute("PRAGMA writable_schema=ON")
             version_of(connection)
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # whose traceback would keep it open
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            # Closed here, because the traceback would keep it open.
             connection.close()
             has_other_way = _code(error) in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}
             if "immutable" in mode or not has_other_way:
@@ -437,19 +442,19 @@ def _in_transaction(connection: sqlite3.Connection, work: Callable[[sqlite3.Conn
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
-            with contextlib.suppress(sqlite3.DatabaseError):  # the first error is the one to tell
+            with contextlib.suppress(sqlite3.DatabaseError):  # the first error is the one to report
                 connection.execute("ROLLBACK")
         raise
     return result
 
 
 def _move_aside(path: Path) -> Path:
-    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")  # only a name: nothing is decided by it
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")  # only for the name: nothing depends on it
     aside = path.with_name(f"{path.name}.corrupt-{stamp}")
     for ending in ("-wal", ""):
         with contextlib.suppress(FileNotFoundError):
             Path(f"{path}{ending}").replace(f"{aside}{ending}")
-    Path(f"{path}-shm").unlink(missing_ok=True)  # only an index of the log; SQLite makes it again
+    Path(f"{path}-shm").unlink(missing_ok=True)  # only an index of the log, which SQLite makes again
     older = sorted(path.parent.glob(f"{path.name}.corrupt-*Z"))[:-BROKEN_FILE_COUNT_MAX]
     for file in older:
         file.unlink(missing_ok=True)
@@ -459,7 +464,7 @@ def _move_aside(path: Path) -> Path:
 
 
 def version_of(connection: sqlite3.Connection) -> int:
-    """Which of the migrations it has, the last of them."""
+    """The number of the last migration that the file has had; 0 for none."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
@@ -476,7 +481,7 @@ def _refuse_newer(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _refuse_foreign(connection: sqlite3.Connection, path: Path) -> None:
-    """The first step of ours gives the schema its version, so what has tables and none was never ours."""
+    """Refuse a file that has tables but no version: our first migration sets one, so another program wrote it."""
     if version_of(connection) == 0 and connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
         raise StoreForeign(
             f"the database {path} is of another program: move it away, or name another daemon.state_directory"
@@ -494,7 +499,7 @@ def _refuse_broken(connection: sqlite3.Connection) -> None:
 
 
 def _refuse_misshapen(connection: sqlite3.Connection) -> None:
-    """A damaged name of a table or a column is no damage to SQLite, and every question about it would fail."""
+    """Refuse a file that lacks tables or columns: SQLite accepts damaged names, but queries would fail."""
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as model:
         migrate(model)
         if missing := _shape(model) - _shape(connection):
@@ -507,7 +512,7 @@ def _shape(connection: sqlite3.Connection) -> set[str]:
 
 
 def columns_by_table(connection: sqlite3.Connection) -> dict[str, list[str]]:
-    """The names of both."""
+    """The names of all columns, by table."""
     tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     columns = "SELECT name FROM pragma_table_info(?)"
     return {table: [column for (column,) in connection.execute(columns, (table,))] for table in tables}
@@ -524,6 +529,6 @@ def _is_broken(error: sqlite3.DatabaseError) -> bool:
 
 
 def trouble_with(path: Path, error: sqlite3.DatabaseError) -> DiskTrouble:
-    """What to say and to do about it."""
+    """The DiskTrouble for an error of SQLite, with what to do about it."""
     advice = _DISK.get(_code(error))
     return DiskTrouble(f"the database {path} cannot be used ({error}){f'; {advice}' if advice else ''}")

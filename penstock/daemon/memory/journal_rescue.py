@@ -1,4 +1,4 @@
-"""Knows how the journal of leftovers, and what was spent, are saved out of a database that is broken."""
+"""Knows how to save the journal of leftovers and the spending from a broken database."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ _LEFTOVER = re.compile(
 
 
 def rescue(broken: Path) -> Callable[[sqlite3.Connection], str]:
-    """The journal out of a broken file: by asking it, and where it does not answer, by the look of its bytes.
+    """Read the journal from a broken file with SQLite; where that fails, search the bytes for entries.
 
-    Bytes also show entries that were struck out long ago. To remove a thing that is gone does no harm. What was spent
-    is read row by row: a file that breaks must not let a day's budget be spent twice.
+    The bytes may also contain entries that were struck out long ago; removing something that is gone does no harm.
+    Spending is read row by row: a broken file must not let a day's budget be spent twice.
     """
-    carved = _carve(broken) | _carve(Path(f"{broken}-wal"))  # before SQLite folds the log into the file
+    carved = _carve(broken) | _carve(Path(f"{broken}-wal"))  # before SQLite checkpoints the log
     documents, is_complete = _ask(broken)
     if not is_complete:
         documents |= carved
     known = sorted(filter(_is_leftover, documents))[:RESCUED_COUNT_MAX]
 
     def restore(connection: sqlite3.Connection) -> str:
-        rows = [(document, date_text(datetime.now(UTC))) for document in known]  # when they were made is lost
+        rows = [(document, date_text(datetime.now(UTC))) for document in known]  # their own dates are lost
         connection.executemany("INSERT OR IGNORE INTO leftovers (document, recorded_at) VALUES (?, ?)", rows)
         spent = (
             "what was spent" if copied(broken, connection, "spend") else "what can be read of what was spent"

@@ -1,4 +1,4 @@
-"""Knows what is forgotten of what is stored: what is too old, and what so many newer rows have followed."""
+"""Knows which stored rows are deleted: those that are too old, and those beyond a table's count."""
 
 # ruff: noqa: S608  # only the constants of this file are pasted into SQL; every value is a parameter
 
@@ -13,7 +13,7 @@ from penstock.daemon.spending.budget import ROW_COUNT_MAX
 
 REPORT_COUNT_MAX = 20_000  # of applications
 REPORT_COUNT_MAX_PER_USER = 2_000
-OBSERVATION_COUNT_MAX = 200_000  # measured: 0.9 kB each, and 0.2 s of checking at the start for 100,000
+OBSERVATION_COUNT_MAX = 200_000  # measured: 0.9 kB each; 100,000 take 0.2 s to check at the start
 INCONCLUSIVE_COUNT_MAX = 20_000
 FIT_COUNT_MAX = 5_000
 RECOMMENDATION_COUNT_MAX = 20_000
@@ -23,7 +23,7 @@ CLIENT_HOUR_COUNT_MAX = 20_000  # 0.6 kB each
 CLIENT_HOUR_COUNT_MAX_PER_USER = 5_000
 HARM_COUNT_MAX = 5_000
 SPEND_RETENTION = timedelta(days=400)
-# The condition on observations that so many newer ones of their place have followed.
+# The condition that an observation has at least as many newer ones of its place as the two parameters say.
 _HAS_NEWER = f"""(SELECT count(*) FROM (SELECT 1 FROM observations AS newer WHERE ({PLACE_COLUMNS}) =
     (observations.operation, observations.region, observations.instance_type, observations.service_class)
     AND newer.started_at > observations.started_at LIMIT ?)) >= ?"""
@@ -32,7 +32,7 @@ _HAS_NEWER = f"""(SELECT count(*) FROM (SELECT 1 FROM observations AS newer WHER
 def forgotten(
     *, now: datetime, retention_seconds: float, kept_count: int
 ) -> list[tuple[str, str, Sequence[Any]]]:
-    """Tables, conditions on their rows, and the parameters of these. See `Store.prune` for what stays."""
+    """What to delete: table, condition on its rows, parameters of the condition. See `Store.prune` for what stays."""
     old = date_text(now - timedelta(seconds=retention_seconds))
     fits = f"fit_id NOT IN (SELECT max(fit_id) FROM fits GROUP BY {PLACE_COLUMNS})"
     advice = f"""recommendation_id NOT IN (SELECT max(recommendation_id) FROM recommendations
@@ -57,7 +57,7 @@ def forgotten(
             for (noun, date), most in bounds.items()
         ),
         ("changes", _beyond("change"), (CHANGE_COUNT_MAX,)),
-        # What a budget counts stays, whatever the clock says of its age.
+        # Rows that a budget may count stay, whatever age the clock gives them.
         (
             "spend",
             "hour_at < ? AND rowid NOT IN (SELECT rowid FROM spend ORDER BY rowid DESC LIMIT ?)",
@@ -67,12 +67,12 @@ def forgotten(
 
 
 def _beyond(noun: str) -> str:
-    """The condition on rows that so many newer ones have followed: rows, for numbers are left out and given anew."""
+    """The condition on rows beyond the newest N of a table, by count: row ids have gaps and are used again."""
     excess = f"max(0, (SELECT count(*) FROM {noun}s) - ?)"
     return f"{noun}_id IN (SELECT {noun}_id FROM {noun}s ORDER BY {noun}_id LIMIT {excess})"
 
 
 def _beyond_of_user(noun: str, user: str) -> str:
-    """The condition on rows that so many newer ones of the same user have followed."""
+    """The condition on rows beyond the newest N of their user."""
     number = f"row_number() OVER (PARTITION BY {user} ORDER BY {noun}_id DESC)"
     return f"{noun}_id IN (SELECT {noun}_id FROM (SELECT {noun}_id, {number} AS number FROM {noun}s) WHERE number > ?)"

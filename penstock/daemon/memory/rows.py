@@ -1,6 +1,6 @@
-"""Knows how what is remembered becomes rows of the database, and values again.
+"""Knows how values become rows of the database, and rows become values again.
 
-What makes values of a row that was damaged raises one of `UNREADABLE`.
+Functions that read a row raise one of `UNREADABLE` when it is damaged.
 """
 
 # ruff: noqa: S608  # only the constants of the schema are pasted into SQL; every value is a parameter
@@ -20,7 +20,7 @@ from penstock.vocabulary import Change, ClientHour, Context, Cost, Place, Spend
 
 T = TypeVar("T")
 UNREADABLE = (msgspec.DecodeError, ValueError, TypeError, OverflowError, RecursionError)
-"""What reading a stored value may raise where it was damaged, or where another penstock wrote it."""
+"""What reading a stored value may raise, if it is damaged or was written by another version of penstock."""
 PLACE_COLUMNS = "operation, region, instance_type, service_class"
 _SPENT = ("transferred_bytes", "request_count", "usd", "credit_bytes", "duration_seconds")
 _UNKNOWN_UID = -1
@@ -28,7 +28,7 @@ _UNKNOWN_UID = -1
 
 @dataclass(frozen=True, slots=True)
 class Row(Generic[T]):
-    """One value on its way to the disk."""
+    """One value, and the statement that writes it."""
 
     sql: str
     parameters: tuple[Any, ...]  # SQLite's values
@@ -36,7 +36,7 @@ class Row(Generic[T]):
 
 
 class Documents:
-    """Values as JSON and back, each operation with its own type of setting."""
+    """Converts values to JSON and back, with each operation's own type of setting."""
 
     def __init__(self, setting_types: Mapping[str, type]) -> None:
         self._setting_types = setting_types
@@ -44,7 +44,7 @@ class Documents:
         self.unreadable_count = 0
 
     def write(self, value: Any, kind: type) -> str:
-        """The document. Raises ValueError for a value that could not be read back."""
+        """The value as JSON. Raises ValueError for a value that could not be read back."""
         document = msgspec.json.encode(value)
         operation = (value if isinstance(value, (Fit, Change)) else value.context).place.operation
         decoder = self._decoder(kind, operation)
@@ -57,7 +57,7 @@ class Documents:
         return document.decode()
 
     def read(self, document: str | bytes, kind: type[T], operation: str) -> T | None:
-        """The value, or None when this program does not understand it."""
+        """The value, or None when this version does not understand it; then `unreadable_count` rises."""
         decoder = self._decoder(kind, operation)
         with suppress(*UNREADABLE):
             if decoder is not None:
@@ -67,7 +67,7 @@ class Documents:
         return None
 
     def read_all(self, rows: Iterable[tuple[Any, ...]], kind: type[T]) -> list[T]:
-        """The values of rows (operation, document) that this program understands."""
+        """The values of rows (operation, document), without those that this version does not understand."""
         values = (self.read(document, kind, operation) for operation, document in rows)
         return [value for value in values if value is not None]
 
@@ -81,14 +81,14 @@ class Documents:
 
 
 def row_of(table: str, columns: Mapping[str, Any], value: T) -> Row[T]:
-    """In place of what was there under the same key, if anything was."""
+    """A row that replaces any with the same key."""
     places = ", ".join("?" * len(columns))
     sql = f"INSERT OR REPLACE INTO {table} ({', '.join(columns)}) VALUES ({places})"
     return Row(sql, tuple(columns.values()), value)
 
 
 def spend_row(spend: Spend) -> Row[Spend]:
-    """Added to what was spent in that hour."""
+    """A row that is added to the spending of its hour and operation."""
     sql = """INSERT INTO spend VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (hour_at, operation) DO UPDATE SET
              transferred_bytes = transferred_bytes + excluded.transferred_bytes,
              request_count = request_count + excluded.request_count, usd = usd + excluded.usd,
@@ -99,7 +99,7 @@ def spend_row(spend: Spend) -> Row[Spend]:
 
 
 def client_hour_columns(hour: ClientHour) -> dict[str, Any]:
-    """Of its table."""
+    """The columns of a row in `client_hours`."""
     sender = (hour.name, hour.product, hour.version, hour.service, hour.api, hour.region)
     return {
         "began_at": date_text(hour.began_at),
@@ -110,22 +110,22 @@ def client_hour_columns(hour: ClientHour) -> dict[str, Any]:
 
 
 def uid_of(known: int | None) -> int:
-    """As it is kept, where nobody knows it, too."""
+    """The user id as it is stored: -1 for an unknown one."""
     return _UNKNOWN_UID if known is None else known
 
 
 def plain_document(value: Any) -> str:
-    """The document of a value that is of no operation."""
+    """The JSON of a value that belongs to no operation."""
     return msgspec.json.encode(value).decode()
 
 
 def reader_of(kind: type[T]) -> Callable[[tuple[Any, ...]], T]:
-    """Its way back, out of the first column."""
+    """A function that reads a value of this kind from the first column of a row."""
     return lambda row: msgspec.json.decode(row[0], type=kind)
 
 
 def place_values(place: Place) -> tuple[str, str, str, str]:
-    """As `PLACE_COLUMNS` names them."""
+    """The values of `PLACE_COLUMNS`."""
     return place.operation, place.region, place.instance_type, place.service_class
 
 
@@ -140,28 +140,28 @@ def on_context(context: Context) -> dict[str, Any]:
 
 
 def place_of(row: tuple[Any, ...]) -> Place:
-    """As `place_values` writes it."""
+    """The place in a row that begins with `PLACE_COLUMNS`."""
     return msgspec.convert(dict(zip(PLACE_COLUMNS.split(", "), row, strict=False)), type=Place)
 
 
 def context_of(row: tuple[Any, ...]) -> Context:
-    """Of a row that begins with `on_context`."""
+    """The context in a row that begins with the columns of `on_context`."""
     return Context(place=place_of(row), payload_size_bytes=count_of(row[4]))
 
 
 def count_of(value: Any) -> int:
-    """A whole number."""
+    """The value as an integer. Raises `msgspec.ValidationError` for anything else."""
     return msgspec.convert(value, type=int)
 
 
 def spend_of(row: tuple[Any, ...]) -> Spend:
-    """As `spend_row` wrote it."""
+    """The spending in a row of `spend`."""
     cost = msgspec.convert(dict(zip(_SPENT, row[2:], strict=True)), type=Cost)
     return Spend(hour_at=moment_of(row[0]), operation=msgspec.convert(row[1], type=str), cost=cost)
 
 
 def moment_of(text: Any) -> datetime:
-    """As `date_text` writes it."""
+    """The date that `date_text` wrote."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone")
@@ -169,16 +169,16 @@ def moment_of(text: Any) -> datetime:
 
 
 def since_text(since: datetime | None) -> str:
-    """Before all dates where there is none."""
+    """The text of a lower bound; without one, a text that sorts before all dates."""
     return date_text(since) if since else ""
 
 
 def until_text(until: datetime | None) -> str:
-    """After all dates where there is none."""
+    """The text of an upper bound; without one, a text that sorts after all dates."""
     return date_text(until) if until else "~"
 
 
 def date_text(moment: datetime) -> str:
-    """In UTC, so that texts are ordered as dates are."""
+    """The date in UTC as ISO 8601, so that texts sort as dates do."""
     assert moment.tzinfo is not None, "dates are aware"
     return moment.astimezone(UTC).isoformat(timespec="microseconds")

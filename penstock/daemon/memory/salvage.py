@@ -1,7 +1,7 @@
-"""Knows how to read what can be read of a database that is damaged, cut off, or of another version.
+"""Knows how to read as much as possible of a database that is damaged, truncated or of another version.
 
-Rows are copied one by one into an empty database of their own; where one cannot be read, the next that can is looked
-for beyond it. The file itself is opened for reading only, and is not changed.
+Rows are copied one by one into an empty database; after a row that cannot be read, the next readable one is searched
+for. The file itself is opened read-only and not changed.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from penstock.daemon.memory.database import (
 )
 from penstock.units import counted
 
-_GAP_MAX = 1 << 40  # row ids beyond a damaged one: past this there is nothing
+_GAP_MAX = 1 << 40  # row ids to skip after a damaged row before giving up
 _HOLE_COUNT_MAX = 2_000  # damaged places of one table
 _BATCH = 1_000
 
 
 def salvaged(path: Path) -> tuple[sqlite3.Connection, list[str]]:
-    """A copy of what can be read, and what is missing in it, a sentence each.
+    """A copy of what can be read, and a sentence for each thing that is missing in it.
 
-    Raises DiskTrouble where nothing can be.
+    Raises DiskTrouble where nothing can be read.
     """
-    copy = sqlite3.connect("", isolation_level=None, check_same_thread=False)  # on disk where it is large
+    copy = sqlite3.connect("", isolation_level=None, check_same_thread=False)  # a temporary file where large
     migrate(copy)
     try:
         with speaking_of_damage(), contextlib.closing(connect_read_only(path, is_damaged=True)) as damaged:
@@ -52,7 +52,7 @@ def salvaged(path: Path) -> tuple[sqlite3.Connection, list[str]]:
 
 
 def copied(path: Path, copy: sqlite3.Connection, table: str) -> bool:
-    """Copy what can be read of one table; whether that is all of it."""
+    """Copy what can be read of one table; returns whether that is all of it."""
     try:
         with speaking_of_damage(), contextlib.closing(connect_read_only(path, is_damaged=True)) as damaged:
             return _copy(damaged, copy, table, columns_by_table(copy)[table]) == 0
@@ -67,7 +67,7 @@ def _version_note(damaged: sqlite3.Connection, copy: sqlite3.Connection) -> Iter
 
 
 def _copy(damaged: sqlite3.Connection, copy: sqlite3.Connection, table: str, columns: list[str]) -> int:
-    """Copy the rows that can be read; how many holes there are between them."""
+    """Copy the rows that can be read; returns the count of damaged places between them."""
     names = ", ".join(columns)
     marks = ", ".join("?" * len(columns))
     insert = f"INSERT OR IGNORE INTO {table} ({names}) VALUES ({marks})"  # noqa: S608 - names of our own schema
@@ -91,7 +91,7 @@ def _copy(damaged: sqlite3.Connection, copy: sqlite3.Connection, table: str, col
 def _beyond(
     damaged: sqlite3.Connection, copy: sqlite3.Connection, insert: str, select: str, last: int
 ) -> tuple[int, bool]:
-    """The row id after which reading goes on, and whether there is none; single rows before it are copied."""
+    """Find and copy the next readable row after a damaged one; returns its id, and whether the table is finished."""
     gap = 0
     while gap < _GAP_MAX:
         try:
@@ -107,7 +107,7 @@ def _beyond(
 
 
 def _insert(copy: sqlite3.Connection, insert: str, rows: list[tuple[object, ...]]) -> None:
-    """What a damaged row breaks of the schema, such as a number that is missing, is left out."""
+    """Insert rows, except those that violate the schema, such as damaged ones without a required number."""
     for row in rows:
         with contextlib.suppress(sqlite3.IntegrityError):
             copy.execute(insert, row)

@@ -1,8 +1,8 @@
-"""Knows how everything that penstock measured, learned, advised and spent is kept on disk and read back.
+"""Knows how everything that penstock measured, learned, advised and spent is stored on disk and read back.
 
-It is plain and synchronous; `async_store` runs it on the one thread that writes. Observations, fits and advice may
-wait in memory while the disk is full; what comes before an act may not, the journal of leftovers and the spend: an act
-that cannot be written down is not done (DiskTrouble).
+The store is synchronous; `async_store` runs it on the one thread that writes. Observations, fits and advice may wait in
+memory while the disk is full. What must be recorded before an act may not, that is the journal of leftovers and the
+spending: an act that cannot be recorded is not done (DiskTrouble).
 """
 
 # ruff: noqa: S608  # only the constants of this file are pasted into SQL; every value is a parameter
@@ -79,8 +79,8 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 OutcomeT = TypeVar("OutcomeT", bound="Outcome[Any]")
 PENDING_COUNT_MAX = 10_000
-PRUNED_COUNT_MAX = 5_000  # rows of one table in one go, so that no transaction is long
-COPY_DAY_COUNT = 30  # of work since an upgrade: nobody goes back after that
+PRUNED_COUNT_MAX = 5_000  # rows of one table at a time, so that transactions are short
+COPY_DAY_COUNT = 30  # days of work after an upgrade, after which nobody goes back
 _IS_PLACE = "operation = ? AND region = ? AND instance_type = ? AND service_class = ?"
 
 
@@ -103,40 +103,40 @@ class ContextSummary:
 
 
 class Store:
-    """Everything remembered. `setting_types` says which dataclass the settings of an operation are.
+    """Everything that is stored. `setting_types` has the dataclass of each operation's settings.
 
-    Rows of operations that are not in `setting_types`, or whose settings no longer fit, are left out of
-    answers and counted in `unreadable_count`.
+    Rows of operations that are not in `setting_types`, or whose settings do not match it, are left out of results and
+    counted in `unreadable_count`.
     """
 
     def __init__(
         self, path: Path, setting_types: Mapping[str, type], *, reading: sqlite3.Connection | None = None
     ) -> None:
-        """With a connection for `reading` that is read, and nothing is written."""
+        """Open the database at `path`; with a connection for `reading`, use that and write nothing."""
         self.trouble: str | None = None  # one sentence while values wait in memory
         self._reason = ""  # of the trouble
-        self.dropped_count = 0  # values that waited in memory and had to make room
+        self.dropped_count = 0  # values that waited in memory and were dropped, because too many did
         self._documents = Documents(setting_types)
         self._database = Database(path, rescue) if reading is None else ReadOnly(path, reading)
-        self._damaged_tables: set[str] = set()  # of which the log was told
+        self._damaged_tables: set[str] = set()  # those whose damage was logged
         self._pending: deque[Row[Any]] = deque()  # only while the disk is in trouble
 
     @classmethod
     def open_read_only(cls, path: Path, setting_types: Mapping[str, type]) -> Store:
-        """Change nothing, also beside a daemon. Raises StoreMissing, StoreTooNew, DiskTrouble."""
+        """A store that writes nothing, usable beside a running daemon. Raises StoreError."""
         return cls(path, setting_types, reading=open_read_only(path))
 
     @classmethod
     def open_salvaged(cls, path: Path, setting_types: Mapping[str, type]) -> tuple[Store, list[str]]:
-        """What can be read of a file that is damaged or of another version, and what is missing, a sentence each.
+        """What can be read of a file that is damaged or of another version, and a sentence for each thing missing.
 
-        Raises DiskTrouble where nothing can be.
+        Raises DiskTrouble where nothing can be read.
         """
         copy, missing = salvaged(path)
         return cls(path, setting_types, reading=copy), missing
 
     def close(self) -> None:
-        """Write what waits, if the disk allows it, and give up the file. Raises Lost."""
+        """Write what waits in memory and close the file. Raises Lost when the disk does not allow it."""
         is_written = self.flush()
         self._database.close()
         if not is_written:
@@ -153,14 +153,14 @@ class Store:
         return self._documents.unreadable_count
 
     def take_notices(self) -> list[str]:
-        """Sentences for the log, each once: a broken file that was replaced, a migration."""
+        """Sentences for the log, each returned once: a broken file that was replaced, a migration."""
         notices, self._database.notices = self._database.notices, []
         return notices
 
     # What was measured
 
     def observation_row(self, observation: Observation[Any]) -> Row[Observation[Any]]:
-        """Ready to be written. Raises ValueError for what could not be read back (not a finite number)."""
+        """The row to write. Raises ValueError for what could not be read back, such as infinite numbers."""
         columns = self._columns_of(observation, Observation)
         if observation.origin is Origin.PROBE:
             return row_of("observations", columns, observation)
@@ -174,27 +174,27 @@ class Store:
         }
 
     def add_observations(self, observations: Iterable[Observation[Any]]) -> None:
-        """Remember, in one transaction."""
+        """Store the observations in one transaction."""
         self.add_rows([self.observation_row(observation) for observation in observations])
 
     def observations(
         self, place: Place, *, count_max: int, until: datetime | None = None
     ) -> list[Observation[Any]]:
-        """The newest observations of a place that penstock made itself, oldest first."""
+        """The newest observations of a place that penstock measured itself, oldest first."""
         sql = f"""SELECT operation, document FROM observations WHERE {_IS_PLACE} AND started_at <= ?
                   ORDER BY started_at DESC, observation_id DESC LIMIT ?"""
         stored = self._stored(Observation, sql, (*place_values(place), until_text(until), count_max))
         return _newest([*reversed(stored), *self._waiting_of(Origin.PROBE, place, None, until)], count_max)
 
     def each_observation(self, place: Place, *, since: datetime | None = None) -> Iterator[Observation[Any]]:
-        """All that penstock measured itself of a place, oldest first, one by one: they may be more than memory holds.
+        """All observations of a place that penstock measured itself, oldest first, one by one to save memory.
 
-        What waits for the disk is not among them.
+        Those that wait in memory for the disk are not included.
         """
         assert isinstance(self._database, ReadOnly), (
             "one long question would keep a daemon's other ones waiting"
         )
-        # As bytes: what is no text in them is found by the decoder.
+        # As bytes: the decoder then finds invalid UTF-8.
         sql = f"""SELECT CAST(document AS BLOB) FROM observations WHERE {_IS_PLACE} AND started_at >= ?
                   ORDER BY started_at, observation_id"""
         for (document,) in self._database.each_row(sql, (*place_values(place), since_text(since))):
@@ -211,7 +211,7 @@ class Store:
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> list[Observation[Any]]:
-        """The newest reports of each user about a place, oldest first: nobody displaces another's."""
+        """The newest reports of each user about a place, oldest first; no user's reports displace another's."""
         sql = f"""SELECT operation, document FROM
                   (SELECT operation, document, started_at, row_number() OVER
                        (PARTITION BY reporter_uid ORDER BY started_at DESC, report_id DESC) AS number
@@ -227,7 +227,7 @@ class Store:
         )
 
     def summaries(self) -> list[ContextSummary]:
-        """Every context that was ever measured and is still remembered."""
+        """Every context with stored observations."""
         sql = f"""SELECT {PLACE_COLUMNS}, payload_size_bytes, count(*), max(started_at) FROM observations
                   GROUP BY {PLACE_COLUMNS}, payload_size_bytes ORDER BY {PLACE_COLUMNS}, payload_size_bytes"""
         return self._understood(
@@ -309,7 +309,7 @@ class Store:
         return next(iter(self._stored(Recommendation, sql, parameters)), None)
 
     def put_change(self, change: Change[Any]) -> None:
-        """Remember a change of a place, in place of what was known of it before."""
+        """Store a change of a place, and replace an earlier row about the same change."""
         columns = at_place(change.place) | {
             "changed_at": date_text(change.changed_at),
             "noticed_at": date_text(change.noticed_at),
@@ -347,27 +347,27 @@ class Store:
     # What applications were heard to do
 
     def put_client_hours(self, hours: Iterable[ClientHour]) -> None:
-        """Remember, in place of what was known of the same hours before."""
+        """Store these hours, and replace earlier rows about the same ones."""
         self.add_rows([row_of("client_hours", client_hour_columns(hour), hour) for hour in hours])
 
     def client_hours(self, *, count_max: int, since: datetime | None = None) -> list[ClientHour]:
-        """The newest, oldest first."""
+        """The newest hours, oldest first."""
         sql = "SELECT document FROM client_hours WHERE began_at >= ? ORDER BY client_hour_id DESC LIMIT ?"
         return self._understood("client_hours", sql, (since_text(since), count_max), reader_of(ClientHour))[
             ::-1
         ]
 
     def add_harm(self, harm: ProbeHarm) -> None:
-        """Remember what a probe cost the applications beside it."""
+        """Store how a probe harmed the applications beside it."""
         columns = {"started_at": date_text(harm.started_at), "document": plain_document(harm)}
         self.add_rows([row_of("harms", columns, harm)])
 
     def harms(self, *, count_max: int, since: datetime | None = None) -> list[ProbeHarm]:
-        """Of the newest probes, oldest first."""
+        """The harm of the newest probes, oldest first."""
         sql = "SELECT document FROM harms WHERE started_at >= ? ORDER BY harm_id DESC LIMIT ?"
         return self._understood("harms", sql, (since_text(since), count_max), reader_of(ProbeHarm))[::-1]
 
-    # What comes before an act: on the disk on return, or DiskTrouble
+    # What must be recorded before an act: on disk on return, or DiskTrouble
 
     def record_leftover(self, leftover: Leftover, *, now: datetime) -> None:
         row = row_of(
@@ -379,12 +379,12 @@ class Store:
         self._commit("DELETE FROM leftovers WHERE document = ?", (plain_document(leftover),))
 
     def date_leftover(self, leftover: Leftover, *, now: datetime) -> None:
-        """Count its age from now, if it was not struck out."""
+        """Count the leftover's age from now, if it is still in the journal."""
         parameters = (date_text(now), plain_document(leftover))
         self._commit("UPDATE leftovers SET recorded_at = ? WHERE document = ?", parameters)
 
     def dated_leftovers(self) -> dict[Leftover, datetime]:
-        """What may still be outside and since when, oldest first."""
+        """What may still exist outside, with the date of its record, oldest first."""
         sql = "SELECT document, recorded_at FROM leftovers ORDER BY recorded_at, document"
         return dict(
             self._understood(
@@ -400,19 +400,16 @@ class Store:
         return list(self.dated_leftovers())
 
     def add_spend(self, spend: Spend) -> None:
-        """Add to what was spent in an hour, before the act that costs it."""
+        """Add to the spending of an hour, before the act that costs it."""
         row = spend_row(spend)
         self._commit(row.sql, row.parameters)
 
     def correct_spend(self, correction: Spend) -> None:
-        """Add what is mostly less than nothing, after the act: it may wait, since the disk then holds too much."""
+        """Add a correction, which is mostly negative, after the act. It may wait: until then the disk has too much."""
         self.add_rows([spend_row(correction)])
 
     def redate_spend(self, now: datetime) -> None:
-        """Count what was spent at hours that have not come yet in this hour, as `Ledger.believing` does.
-
-        Raises DiskTrouble.
-        """
+        """Move spending at hours in the future to the present hour, as `Ledger.believing` does. Raises DiskTrouble."""
         if not self.flush():
             raise DiskTrouble(self.trouble or "")
         ahead = [spend for spend in self.spend(since=now) if spend.hour_at > now]
@@ -426,17 +423,17 @@ class Store:
         self._database.write(redate)
 
     def newest_spend(self) -> list[Spend]:
-        """As much as a ledger holds, in the order in which it was written down: what dates say is for the ledger."""
+        """The last `ROW_COUNT_MAX` rows, in the order in which they were written, whatever their dates."""
         sql = "SELECT * FROM spend ORDER BY rowid DESC LIMIT ?"
         return self._understood("spend", sql, (ROW_COUNT_MAX,), spend_of)[::-1]
 
     def spend(self, *, since: datetime | None = None) -> list[Spend]:
-        """What was spent, by hour and operation, oldest first."""
+        """The spending by hour and operation, oldest first."""
         sql = "SELECT * FROM spend WHERE hour_at >= ? ORDER BY hour_at, operation"
         return self._understood("spend", sql, (since_text(since),), spend_of)
 
     def add_attempt(self, context: Context, *, at: datetime) -> None:
-        """Count a probe before it is made, so that one that kills the daemon is not made again at once."""
+        """Count a probe before it starts, so that one that kills the daemon is not repeated at once."""
         sql = f"""INSERT INTO attempts VALUES (?, ?, ?, ?, ?, 1, ?) ON CONFLICT ({PLACE_COLUMNS}, payload_size_bytes)
                   DO UPDATE SET attempt_count = attempt_count + 1, last_at = excluded.last_at"""
         self._commit(sql, (*place_values(context.place), context.payload_size_bytes, date_text(at)))
@@ -455,23 +452,23 @@ class Store:
     # Housekeeping
 
     def prune(self, *, now: datetime, retention_seconds: float, kept_count: int = 0) -> int:
-        """Forget what is too old; returns how many rows went. Call again while it returns more than 0.
+        """Delete what is too old; returns the count of deleted rows. Call again while it returns more than 0.
 
         The newest fit and advice of each question stay whatever their age: a restart advises from them. So do the
-        newest `kept_count` observations of each place, from which it is learned: neither a host that was off for a
-        season nor one whose clock is ahead begins again with nothing.
+        newest `kept_count` observations of each place, which fits use: a host that was off for months, or whose clock
+        is ahead, does not lose all it has learned.
         """
         doomed = forgotten(now=now, retention_seconds=retention_seconds, kept_count=kept_count)
         return sum(self._delete(table, condition, parameters) for table, condition, parameters in doomed)
 
     def shrink(self) -> bool:
-        """Give a little of what was forgotten back to the disk; whether there is more. Raises DiskTrouble."""
+        """Give a little space of deleted rows back to the disk; returns whether there is more. Raises DiskTrouble."""
         return self._database.shrink()
 
     def remove_old_copies(self) -> None:
-        """Those from before upgrades that nobody will go back to: days count on which something was spent since.
+        """Remove copies from before upgrades after `COPY_DAY_COUNT` days on which something was spent.
 
-        A clock that steps ahead makes one such day.
+        Such days are counted instead of the copy's age, because a clock that steps ahead adds only one of them.
         """
         sql = "SELECT count(DISTINCT substr(hour_at, 1, 10)) FROM spend WHERE hour_at > ?"
         for copy in self._database.copies():
@@ -482,13 +479,13 @@ class Store:
                 _log.info("removed %s: since the upgrade it worked on %d days", copy, day_count)
 
     def flush(self) -> bool:
-        """Try to write what waits in memory; whether nothing waits any more."""
+        """Try to write what waits in memory; returns whether nothing waits any more."""
         if self._pending:
             self.add_rows([])
         return not self._pending
 
     def add_rows(self, rows: Sequence[Row[Any]]) -> None:
-        """Write rows and those that wait, in one transaction; while the disk is in trouble, they wait."""
+        """Write these rows and those that wait in one transaction; while the disk is in trouble, they wait."""
         self._pending.extend(rows)
         waiting = list(self._pending)
         try:
@@ -530,7 +527,7 @@ class Store:
     def _understood(
         self, table: str, sql: str, parameters: Sequence[Any], read: Callable[[tuple[Any, ...]], T]
     ) -> list[T]:
-        """What can be read of the rows. SQLite has no checksums: a row may be damaged in a file that is sound."""
+        """The rows that can be read. SQLite has no checksums, so a row may be damaged although the file is sound."""
         values = []
         for row in self._database.rows(sql, parameters):
             try:
@@ -545,7 +542,7 @@ class Store:
         return values
 
     def _stored(self, kind: type[T], sql: str, parameters: Sequence[Any] = ()) -> list[T]:
-        """By a question for operations and documents."""
+        """The values of a query for operations and documents, without those that cannot be read."""
         return self._documents.read_all(self._database.rows(sql, parameters), kind)
 
     def _waiting_of(
@@ -563,7 +560,7 @@ class Store:
 
 
 def _newest(outcomes: Iterable[OutcomeT], count_max: int) -> list[OutcomeT]:
-    """Oldest first."""
+    """The newest `count_max`, oldest first."""
     return sorted(outcomes, key=lambda outcome: outcome.started_at)[-count_max:]
 
 

@@ -1,4 +1,4 @@
-"""Knows how the socket's questions are answered from the board, the conductor and the ledger. Nothing here waits."""
+"""Knows how to answer the socket's questions from the board, the conductor and the ledger, without waiting for fits."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from penstock.vocabulary import Context, Demand, Observation, Place, Recommendat
 ALTERNATIVE_COUNT = 8
 CYCLE_COUNT_SHOWN = 20
 _DAY_SECONDS = 86400.0
-REMOVAL_SECONDS_MAX = 60.0  # who asked for it is answered by then
+REMOVAL_SECONDS_MAX = 60.0  # then the request is answered, done or not
 
 
 @dataclass(kw_only=True, eq=False)
 class Advisory:
-    """`penstock.api.routes.Advisor` of a living daemon."""
+    """The `penstock.api.advisor.Advisor` of a running daemon."""
 
     app: App
     harm_watch: HarmWatch
@@ -69,9 +69,9 @@ class Advisory:
     def assess(
         self, question: Question, setting: Setting, *, host_fraction: float | None = None
     ) -> Recommendation[Any]:
-        """What a setting that was chosen elsewhere will do for this question, as a recommendation.
+        """What a setting chosen elsewhere is expected to do for this question, as a recommendation.
 
-        Of a lease it is the part of the host, and so of what the fleet leaves to the host.
+        `host_fraction` is a lease's part of the host, and so of this host's part of a limit shared in the fleet.
         """
         context, demand = question.context(self.app.home), self._beside_neighbours(question)
         answer = self.app.board.assess(context, demand, setting, self._clock.now())
@@ -81,7 +81,7 @@ class Advisory:
         return _telling_of_neighbours(answer, question.demand)
 
     def _beside_neighbours(self, question: Question) -> Demand:
-        """The demand, for what the host sustains where its credits do not suffice for other leases as well."""
+        """The demand, in the sustained regime where the host's burst credits do not suffice for other leases, too."""
         context, demand = question.context(self.app.home), question.demand
         fit, others = self.app.board.fit(context.place), self.app.leases.claimed_bytes(question)
         model = OPERATIONS[context.operation].model
@@ -158,12 +158,12 @@ class Advisory:
         }
 
     def _next_due_at(self, now: datetime) -> datetime | None:
-        """When the next probe comes: what is due in quiet hours waits for their end."""
+        """When the next probe comes: one that is due in quiet hours waits for their end."""
         due_at, ends_at = self._conductor.next_due_at, quiet_until(self.app.host_watch.quiet_hours, now)
         return max(due_at, ends_at) if due_at and ends_at else due_at
 
     def _costs(self, coming: Sequence[Forecast], now: datetime) -> dict[str, Any]:
-        """Of each operation: what it cost in the last 24 hours, what it may, and what such days cost typically."""
+        """By operation: what it cost in the last 24 hours, what it may cost, and its forecast."""
         ledger = self._conductor.ledger
         documents = {forecast.operation: forecast.document() for forecast in coming}
         return {
@@ -176,9 +176,10 @@ class Advisory:
         }
 
     def _verdict(self, context: Context, now: datetime) -> str:
-        """What is advised and what it brings, as the report says it, too.
+        """The advice and its gain in one sentence, worded as in the report.
 
-        What an operation cost is said of it where it has one size in one region: of each it would be counted twice.
+        The cost of the operation is part of it only where one context has all of it: with several contexts, each would
+        claim the cost of all.
         """
         made = self.app.board.recommend(context, Demand(), now)
         sharing = [s for s in self._conductor.standings if s.context.operation == context.operation]
@@ -215,8 +216,8 @@ class Advisory:
 
     def metrics(self) -> bytes:
         try:
-            from penstock.daemon.metrics import exposition  # 5 MB, where nobody may ever scrape
-        except ImportError as of_another:  # of the version that was put in the place of this one
+            from penstock.daemon.metrics import exposition  # late: 5 MB, and perhaps nobody ever scrapes
+        except ImportError as of_another:  # another version was installed over the running one
             raise RefusedError(package.trouble() or str(of_another)) from of_another
         return exposition(
             self._conductor,
@@ -234,9 +235,9 @@ class Advisory:
     async def record(
         self, reports: Sequence[Observation[Any]], *, uid: int, process_id: int
     ) -> list[str | None]:
-        """Keep what this process of this user measured, each report by itself, and learn from it soon.
+        """Keep what this process of this user measured, and learn from it soon; each report is judged by itself.
 
-        Raises NoRoomError when they would wait in memory for a disk in trouble, and too many do.
+        Raises NoRoomError when the disk is in trouble and too many reports wait in memory already.
         """
         if (trouble := await self.app.store.why_no_room(len(reports))) is not None:
             self._report_counts["refused"] += len(reports)
@@ -280,7 +281,7 @@ class Advisory:
         obstacles = {context: self._conductor.obstacle(context) for context in matches}
         if all(obstacles.values()):
             raise RefusedError(f"{asked} cannot be made now: {obstacles[matches[0]]}")
-        for context in matches:  # one for each region that is probed
+        for context in matches:  # one for each region
             self._conductor.request(context)
         return f"{asked} comes next, within the budget"
 
@@ -304,9 +305,9 @@ class Advisory:
     # --- Documents
 
     def _alternatives(self, fit: Fit, recommendation: Recommendation[Any]) -> list[dict[str, Any]]:
-        """The advice first, then what it was chosen from, and what each would take.
+        """The advised setting, then alternatives to it, each with its expected value and what it would take.
 
-        What is expected is what is predicted: choice weighs means, which are several times that where little is known.
+        The values are predictions; the choice weighs means, which are several times larger where little is known.
         """
         context = recommendation.context
         model, demand = (
@@ -333,7 +334,7 @@ class Advisory:
 
 
 def _telling_of_neighbours(answer: Recommendation[Any], asked: Demand) -> Recommendation[Any]:
-    """The answer to what was asked, which says so where others under lease decided the regime."""
+    """The answer with the demand as it was asked, and a sentence where other leases changed its regime."""
     if answer.demand == asked:
         return answer
     why = "This is what the host sustains: others under lease need its burst credits as well."

@@ -1,18 +1,19 @@
-"""Knows which queues drift towards the duplicate loop, by reports of applications and by a watched queue's attributes.
+"""Knows which queues drift towards the duplicate loop, from applications' reports and a watched queue's attributes.
 
-A watched queue is an application's own. It is asked for its URL and its attributes and for nothing else: nothing is
-sent to it, received from it or deleted in it. Attributes do not tell how old a message is; that follows from the
-messages not visible and the deletes a second, which the configuration states or applications report. Where neither
-does, it is what their SDKs are heard to delete, at the most, and no more than they receive: that any user of the host
-can send, and it warns only where nothing would.
+A watched queue belongs to an application. Only its URL and its attributes are read: nothing is sent to it, received
+from it or deleted in it. Attributes do not tell how old a message is. The age of the oldest undeleted message is
+estimated as the number of messages not visible over the deletes per second, which the configuration states or
+applications report. Where neither does, the rate is what their SDKs are heard to delete, at most as much as they
+receive. Any user of the host can send that, so it is used only where there would be no warning at all otherwise.
 
-What applications report of a queue (`measures` of `POST /v1/observations`), the first that is there:
+What applications report of a queue (`measures` of `POST /v1/observations`); the first that is present counts:
 
 - `oldest_undeleted_seconds`, or `oldest_undeleted_seconds_max`: the age itself
-- `received_count` and `deleted_count`: what was received and not deleted adds up from report to report, and its age
-  is that over the deletes a second
+- `received_count` and `deleted_count`: messages received and not deleted are summed from report to report, and the age
+  is that sum over the deletes per second
 
-Several processes of an application report by turns: their deletes add up, and the oldest message of all of them counts.
+Several processes of an application report in turn: their deletes are summed, and the oldest message of all of them
+counts.
 """
 
 from __future__ import annotations
@@ -46,14 +47,14 @@ from penstock.operations.sqs.delivery import DELIVERY
 from penstock.probes.outside import Missing, RequestError
 from penstock.vocabulary import Observation
 
-SAMPLE_COUNT_MAX = 400  # 20 minutes, which date the collapse, at one sample in 3 s
-# Of applications; of the user who has most, the one that was silent for longest makes room.
+SAMPLE_COUNT_MAX = 400  # 20 minutes at one sample in 3 s: enough to date a collapse
+# Queues of applications. When there are more, the user with the most loses the one that was silent for longest.
 SUBJECT_COUNT_MAX = 64
-AGE_SECONDS_MAX = 1_209_600.0  # no message is kept for longer than 14 days
-SILENT_AFTER = timedelta(minutes=15)  # then it says nothing about now
-STANDS_FOR = 2.0  # of the time that a report is about: then its process has ended, or has nothing to do
-_ROUND_SLACK = 0.1  # of that time: a process does not report to the millisecond
-SPELL = timedelta(minutes=15)  # of which the most is remembered: 96 rows a day
+AGE_SECONDS_MAX = 1_209_600.0  # SQS keeps no message for longer than 14 days
+SILENT_AFTER = timedelta(minutes=15)  # older reports and samples say nothing about now
+STANDS_FOR = 2.0  # times a report's duration: then its process has ended, or has nothing to do
+_ROUND_SLACK = 0.1  # of a report's duration: processes do not report to the millisecond
+SPELL = timedelta(minutes=15)  # of which the maximum is stored: 96 rows a day
 TROUBLE_NAME = "watched_queue"
 _SEVERITY = tuple(Alarm)
 
@@ -62,10 +63,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
-    """How one queue stands, as it was last seen."""
+    """The state of one queue, as it was last seen."""
 
     name: str
-    label: str  # of metrics: the name, without what an application calls itself, which is anybody's choice
+    label: str  # for metrics: the name without the application's name, which anybody can choose freely
     source: str  # "attributes" or "reports"
     region: str
     seen_at: datetime | None
@@ -74,7 +75,7 @@ class Backlog:
     growth_messages_per_second: float | None
     visibility_timeout_seconds: float
     warning: BacklogWarning | None  # None: the age is not known
-    trouble: str | None = None  # why it was not seen
+    trouble: str | None = None  # why it could not be read
 
     @property
     def explanation(self) -> str:
@@ -109,25 +110,25 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What one process said last."""
+    """The last report of one process."""
 
     until: datetime
     seconds: float
     delete_rate_per_second: float
-    age_seconds: float | None  # of its oldest message, where it states it
+    age_seconds: float | None  # of its oldest message, where the report states it
 
     def stands(self, at: datetime) -> bool:
-        """Whether the next one cannot be late yet: who deletes nothing says nothing."""
+        """Whether the report still counts: a process that deletes nothing sends no further one."""
         return at - self.until <= STANDS_FOR * timedelta(seconds=self.seconds)
 
 
 @dataclass(slots=True, kw_only=True)
 class _Subject:
-    """One queue, by whoever tells of it."""
+    """One queue: the watched one, or one that a user's application reports about."""
 
     name: str
     label: str
-    may_write: Callable[[], bool] = lambda: True  # a line into the log
+    may_write: Callable[[], bool] = lambda: True  # whether a line may be logged now
     source: str
     region: str
     ages: deque[AgeSample] = field(default_factory=lambda: deque(maxlen=SAMPLE_COUNT_MAX))
@@ -135,7 +136,7 @@ class _Subject:
     seen_at: datetime | None = None
     visibility_timeout_seconds: float = VISIBILITY_TIMEOUT_SECONDS
     told: dict[int, _Told] = field(default_factory=dict)  # by process
-    undeleted_message_count: float = 0.0  # as the reports add up
+    undeleted_message_count: float = 0.0  # received minus deleted, summed over reports
     trouble: str | None = None
     failure_count: int = 0  # in a row
     alarm: Alarm = Alarm.CALM
@@ -158,12 +159,12 @@ class _Subject:
 
     @property
     def delete_rate_per_second(self) -> float:
-        """Of all processes, as reported."""
+        """The deletes per second that all processes report."""
         return sum(told.delete_rate_per_second for told in self.told.values())
 
     @property
     def age_seconds(self) -> float | None:
-        """Of the oldest message of all processes; where one does not state it, by what all of them did not delete."""
+        """The age of the oldest message; estimated from what was not deleted where a process does not state it."""
         ages = [told.age_seconds for told in self.told.values()]
         stated = [age for age in ages if age is not None]
         if None in ages and (rate := self.delete_rate_per_second) > 0:
@@ -171,13 +172,13 @@ class _Subject:
         return max(stated, default=None)
 
     def hear(self, process_id: int, told: _Told) -> None:
-        """What a process says, beside what the others have said; of too many, those are kept that spoke last."""
+        """Take up a process's report beside the others'; of too many, keep those that reported last."""
         others = [(one, each) for one, each in self.told.items() if one != process_id]
         standing = [(one, each) for one, each in others if each.stands(told.until)]
         self.told = {**dict(standing[1 - SUBJECT_COUNT_MAX :]), process_id: told}
 
     def note_round(self, told: _Told) -> None:
-        """The oldest message of all processes; one sample for a round of their reports, or they would seem a drift."""
+        """Add one age sample for each round of reports: several in a round would look like a drift."""
         if (age_seconds := self.age_seconds) is None:
             return
         began_at = told.until - timedelta(seconds=(1.0 - _ROUND_SLACK) * told.seconds)
@@ -196,12 +197,12 @@ class _Subject:
 
 
 class BacklogWatch:
-    """The backlog of every queue that is told of."""
+    """The backlog of the watched queue and of every queue that applications report about."""
 
     def __init__(self, clock: Clock, section: WatchedQueueSection, *, region: str) -> None:
         self._clock = clock
         self._section = section
-        # Where nobody states or reports it: what SDKs are heard to delete, in a region.
+        # Messages per second that SDKs are heard to delete in a region, for where nobody states or reports it.
         self.heard_delete_rate: Callable[[str], float] = lambda _region: 0.0
         self._reported: dict[tuple[str, str], _Subject] = {}
         self._complaints = Complaints()
@@ -215,7 +216,7 @@ class BacklogWatch:
     async def watch(
         self, outside: Outside, remember: Callable[[BacklogSpell], Awaitable[None]], troubles: Troubles
     ) -> None:
-        """Ask the watched queue for its attributes, again and again; return at once when none is named."""
+        """Read the watched queue's attributes at its interval, for ever; returns at once when no queue is named."""
         url: str | None = None
         while (subject := self._watched) is not None:
             try:
@@ -231,7 +232,7 @@ class BacklogWatch:
             await asyncio.sleep(self._section.interval_seconds)
 
     def backlogs(self, region: str | None = None) -> list[Backlog]:
-        """Of all queues, or of those in one region; the most alarming first."""
+        """The backlogs of all queues, or of those in one region; the most alarming first."""
         silent_since = self._clock.now() - SILENT_AFTER
         subjects = [s for s in self._reported.values() if s.seen_at and s.seen_at > silent_since]
         if self._watched is not None:
@@ -240,13 +241,13 @@ class BacklogWatch:
         return sorted(chosen, key=lambda s: -_SEVERITY.index(s.warning.alarm) if s.warning else 0)
 
     def note_reports(self, observations: Iterable[Observation[Any]], process_id: int = 0) -> None:
-        """Take from what a process of an application measured what says something about its backlog."""
+        """Take what a process's reports say about its backlog."""
         for observation in sorted(observations, key=lambda o: o.started_at):
             if observation.context.operation == DELIVERY.name:
                 self._note_report(observation, process_id)
 
     def note_attributes(self, attributes: Mapping[str, str]) -> None:
-        """What the watched queue says of itself."""
+        """Take up the watched queue's attributes, as SQS names them."""
         assert self._watched is not None
         subject, now = self._watched, self._clock.now()
         sample = BacklogSample(
@@ -266,7 +267,7 @@ class BacklogWatch:
         self._note_spell(subject, sample, age)
 
     def _ended_spell(self) -> BacklogSpell | None:
-        """The most of the last quarter of an hour, once, when it is over."""
+        """The maxima of the last quarter of an hour, once, when it is over; else None."""
         spell = self._spell
         if spell is None or self._clock.now() < spell.began_at + SPELL:
             return None
@@ -317,7 +318,7 @@ class BacklogWatch:
         subject.note_round(told)
 
     def _subject(self, key: tuple[str, str], new: _Subject) -> _Subject:
-        """The subject of this key, now the one that spoke last."""
+        """The subject of this key, moved to the end as the one that reported last."""
         subject = self._reported.pop(key, new)
         while len(self._reported) >= SUBJECT_COUNT_MAX:
             ((most, _),) = Counter(each.label for each in self._reported.values()).most_common(1)
@@ -326,7 +327,7 @@ class BacklogWatch:
         return subject
 
     def _reported_delete_rate(self, region: str) -> float:
-        """Of all applications here that reported lately from the region; else as far as their SDKs are heard."""
+        """Deletes per second of all applications that reported lately in the region, else as heard from their SDKs."""
         silent_since = self._clock.now() - SILENT_AFTER
         reported = sum(
             subject.delete_rate_per_second
@@ -337,7 +338,7 @@ class BacklogWatch:
 
 
 def _note_trouble(subject: _Subject, sentence: str, now: datetime) -> None:
-    """It could not be asked; what was seen too long ago is forgotten, for calm it is no more."""
+    """The queue could not be read; samples from too long ago are forgotten, as they no longer mean that it is calm."""
     subject.trouble, subject.failure_count = sentence, subject.failure_count + 1
     if subject.seen_at is not None and now - subject.seen_at > SILENT_AFTER:
         subject.ages.clear()
@@ -346,7 +347,7 @@ def _note_trouble(subject: _Subject, sentence: str, now: datetime) -> None:
 
 
 def _lasting_trouble(subject: _Subject) -> str | None:
-    """Why it is not seen, where it was never, or that lasts."""
+    """Why the queue is not watched, if it was never read or several reads in a row failed; else None."""
     if subject.trouble is None or (subject.seen_at is not None and subject.failure_count < FAILURE_COUNT_MIN):
         return None
     return f"the queue {subject.name} is not watched: {subject.trouble}"

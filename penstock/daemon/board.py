@@ -1,6 +1,6 @@
-"""Knows the advice that stands: the last fit of each place, and what follows from it for whoever asks.
+"""Knows the standing advice: the last fit of each place, and the answer that follows from it for each question.
 
-The board is what the socket reads. It never waits for a fit or a probe, and it comes back from the store at once.
+The socket answers from the board. It never waits for a fit or a probe, and a restart restores it from the store.
 """
 
 from __future__ import annotations
@@ -26,22 +26,25 @@ from penstock.units import format_bytes
 from penstock.vocabulary import Basis, Context, Demand, Place, Recommendation
 
 REQUEST_RATE_LIMIT = "request_rate_limit_per_second"
-_ANSWER_COUNT_MAX = 4096  # remembered answers to questions beyond the standing ones
+_ANSWER_COUNT_MAX = 4096  # remembered answers, beyond those of the configured contexts
 
 Key = tuple[Context, Demand]
 
 
 @dataclass(frozen=True, slots=True)
 class Posting:
-    """A fit, the date of what is advised from it, and the newest observation that fits of its place ever rested on."""
+    """A fit, the date of the advice from it, and the newest observation that any fit of its place has used."""
 
     fit: Fit
     posted_at: datetime
     newest_at: datetime | None
-    redated_at: datetime | None = None  # when the clock was seen to be before that
+    redated_at: datetime | None = None  # when the clock was found to be before `posted_at`
 
     def as_of(self, now: datetime) -> datetime:
-        """Of when it is; by a clock that was ahead it would hold until then, and one that is behind comes back."""
+        """The date of the advice: `posted_at`, or `redated_at` while `posted_at` lies in the future.
+
+        Otherwise advice dated by a clock that was ahead would hold for too long.
+        """
         return self.redated_at if self.redated_at is not None and now < self.posted_at else self.posted_at
 
 
@@ -49,9 +52,9 @@ class Posting:
 class Board:
     """Advice by context and demand.
 
-    `configured_contexts` are answered ahead of any question, for the default demand. `thread_count_max` is the most
-    that the operator allows, by operation: no more is ever advised. `stores` are what is not AWS, by operation.
-    `fleet_share` is what of a limit that hosts share an operation may use here; advice keeps to it.
+    `configured_contexts` have advice before anybody asks, for the default demand. `thread_count_max` is the operator's
+    limit, by operation: advice never exceeds it. `stores` names the store by operation, where it is not AWS.
+    `fleet_share` returns an operation's share of a limit that hosts share; advice stays within it.
     """
 
     configured_contexts: Sequence[Context]
@@ -64,7 +67,7 @@ class Board:
     fleet_share: Callable[[str], FleetShare | None] = lambda _operation: None
 
     def __post_init__(self) -> None:
-        # How much of an answer is left by refusals that applications met, and why; None where it is all.
+        # The fraction of the advice that throttled applications leave, and why; None where nothing was throttled.
         self.caution: Callable[[Recommendation[Any]], tuple[float, str] | None] = lambda _advice: None
         self._configured_keys = frozenset((context, Demand()) for context in self.configured_contexts)
         self._postings: dict[Place, Posting] = {}
@@ -76,7 +79,7 @@ class Board:
     def restore(
         self, fits: Iterable[Fit], recommendations: Iterable[Recommendation[Any]], now: datetime
     ) -> None:
-        """Take up what an earlier life of the daemon knew; of places that were only reported about, the newest."""
+        """Take up stored fits and advice; of places known from reports alone, the `PLACE_COUNT_MAX` newest."""
         rows = ((OPERATIONS.get(fit.place.operation), fit) for fit in fits)
         known = [fit for row, fit in rows if row is not None and is_current(fit, row.model)]
         configured = {context.place for context in self.configured_contexts}
@@ -92,7 +95,7 @@ class Board:
         return posting.fit if posting else None
 
     def _known(self, place: Place, now: datetime) -> tuple[Fit | None, datetime]:
-        """The last fit of a place, and of when it is."""
+        """The last fit of a place, and the date of its advice."""
         posting = self._postings.get(place)
         return (posting.fit, posting.as_of(now)) if posting else (None, now)
 
@@ -102,11 +105,11 @@ class Board:
     async def post(
         self, fit: Fit, now: datetime, *, taught_at: datetime | None = None
     ) -> list[Recommendation[Any]]:
-        """Put up a new fit; returns the standing advice of its place that says something new.
+        """Take up a new fit; returns the standing advice of its place that changed.
 
-        Advice from a fit that rests on nothing newer than the last one is as old as it was; `taught_at` is when other
-        hosts measured what this one learned from. Gives the event loop a
-        turn between contexts, since each answer takes milliseconds.
+        Advice keeps its date when the fit uses nothing newer than the last one did. `taught_at` is the date of the
+        newest measurement of other hosts that the fit learned from. Yields to the event loop between contexts, since
+        each answer takes milliseconds.
         """
         self._postings[fit.place] = _posting(self._postings.get(fit.place), fit, now, taught_at)
         for key in [key for key in self._answers if key[0].place == fit.place]:
@@ -125,7 +128,7 @@ class Board:
         return changed
 
     def redate(self, now: datetime) -> bool:
-        """The clock stepped back: what was posted at a date that has not come is as of now; whether any was."""
+        """Date postings from the future as of now, after the clock stepped back; returns whether there were any."""
         ahead = {place: posting for place, posting in self._postings.items() if posting.posted_at > now}
         self._postings |= {place: dataclasses.replace(p, redated_at=now) for place, p in ahead.items()}
         self.generation += bool(ahead)
@@ -144,13 +147,13 @@ class Board:
         return answer if share is None else telling_of_fleet(answer, share)
 
     def _part(self, advice: Recommendation[Any], fraction: float, now: datetime) -> Recommendation[Any]:
-        """The advice with that much of all that is divided."""
+        """The advice with this fraction of every divided knob."""
         setting = scaled([advice.setting], [fraction])[0]
         legal = OPERATIONS[advice.context.operation].model.legal(advice.context, setting)
         return self.assess(advice.context, advice.demand, legal, now)
 
     def request_rate_per_second(self, advice: Recommendation[Any]) -> float:
-        """What follows from it, as expected; 0 where nothing is known."""
+        """The expected request rate under this advice; 0 where nothing is known."""
         fit, model = self.fit(advice.context.place), OPERATIONS[advice.context.operation].model
         if fit is None or not is_current(fit, model):
             return 0.0
@@ -174,13 +177,13 @@ class Board:
                 within=self.within_limits(context, demand),
             )
             answer = self._telling_of_store(self._telling_of_memory(answer, fit))
-            # Without a fit it costs nothing to work out again, and its date is the asking's.
+            # Without a fit the answer is cheap to work out again, and is dated by the question.
             if fit is not None:
                 self._remember(key, answer)
         return answer
 
     def assess(self, context: Context, demand: Demand, setting: Any, now: datetime) -> Recommendation[Any]:
-        """What a setting of the operation's own type will do; it is remembered like an answer."""
+        """What a setting (of the operation's own type) is expected to do; remembered like an answer."""
         key = (context, demand, setting)
         answer = self._assessments.get(key)
         fit, as_of = self._known(context.place, now)
@@ -206,7 +209,7 @@ class Board:
         )
 
     def within_limits(self, context: Context, demand: Demand) -> Demand:
-        """The demand within what the operator allows here."""
+        """The demand, reduced to what the operator allows here."""
         return within_limits(
             OPERATIONS[context.operation].model,
             self.fit(context.place),
@@ -216,11 +219,11 @@ class Board:
         )
 
     def _telling_of_store(self, answer: Recommendation[Any]) -> Recommendation[Any]:
-        """The answer, with the store whose rules clients have to keep to."""
+        """The answer with the name of the store, whose rules clients have to follow."""
         return dataclasses.replace(answer, store=self.stores.get(answer.context.operation, ""))
 
     def _telling_of_memory(self, answer: Recommendation[Any], fit: Fit | None) -> Recommendation[Any]:
-        """The answer, which says so where it holds more than was allowed: there is always one, with the least."""
+        """The answer, with a note when it needs more memory than allowed: then it is the one that needs the least."""
         most = answer.demand.memory_bytes_max
         if most is None or (held := self._memory_bytes(answer, fit)) <= most:
             return answer
@@ -234,7 +237,7 @@ class Board:
         )
 
     def _memory_bytes(self, answer: Recommendation[Any], fit: Fit | None) -> int:
-        """What is held at a time, by the model's own account: the one that the limit was judged by."""
+        """The memory for buffers by the model's own account, by which the limit was applied, too."""
         model, context = OPERATIONS[answer.context.operation].model, answer.context
         known = fit or from_tables(model, context.place)
         appraisal = model.appraise(known, context, [answer.setting], answer.demand)
@@ -247,7 +250,7 @@ class Board:
             remembered[key] = answer
 
     def _make_room(self, remembered: dict[Key, Recommendation[Any]]) -> None:
-        """Forget the oldest answers to questions; no question displaces what stands."""
+        """Forget the oldest answers to questions; answers of configured contexts are always kept."""
         excess = len(remembered) + 1 - _ANSWER_COUNT_MAX - len(self._configured_keys)
         asked = (key for key in remembered if key not in self._configured_keys)
         for key in list(islice(asked, max(0, excess))):
@@ -257,7 +260,7 @@ class Board:
 def telling_of_fleet(
     answer: Recommendation[Any], share: FleetShare, host_fraction: float = 1.0
 ) -> Recommendation[Any]:
-    """The advice with what the fleet has to do with it; a lease has a fraction of what the host has."""
+    """The advice with this host's share of a limit shared in the fleet, of which a lease gets `host_fraction`."""
     mine = host_fraction * share.requests_per_second
     limit = min(mine, answer.derived.get(REQUEST_RATE_LIMIT, mine))
     return dataclasses.replace(
@@ -273,7 +276,10 @@ def telling_of_fleet(
 
 
 def _posting(before: Posting | None, fit: Fit, now: datetime, taught_at: datetime | None = None) -> Posting:
-    """The first fit of a life is as old as its newest observation; after it, something newer makes advice new."""
+    """The posting of a fit: the first since the start is dated by its newest observation, later ones by `now`.
+
+    A later fit that uses nothing newer keeps the date of the one before.
+    """
     dates = [date for date in (fit.newest_observation_at, taught_at) if date is not None]
     # A clock that stepped back left observations in the future.
     newest_at = min(max(dates, default=now), now)
@@ -292,9 +298,9 @@ def within_limits(
     *,
     thread_count_max: int | None,
 ) -> Demand:
-    """The demand with no more threads than the operator allows, and near the SDK's default where nothing was measured.
+    """The demand with the operator's thread limit, and kept near the SDK's default where nothing was measured.
 
-    What a probe may hold in memory is no limit of an application: that one states its own.
+    The memory limit of probes does not apply to applications, which state their own.
     """
     counts = [count for count in (demand.thread_count_max, thread_count_max) if count is not None]
     narrowed = dataclasses.replace(demand, thread_count_max=min(counts, default=None))
@@ -304,13 +310,12 @@ def within_limits(
 def nearest(
     place: Place, fits: Iterable[Fit], kindred: Collection[str] = (), taught: Iterable[Fit] = ()
 ) -> Fit | None:
-    """The fit whose physics most likely hold in a place that was never measured.
+    """The fit whose physics most likely hold in this place, to serve as its prior; None where there is none.
 
-    That is a neighbour of the same operation, or the same place as a kindred operation found it. What was measured
-    there comes before what was reported. What belongs to the region (request time, rate of one connection) weighs more
-    than what belongs to the host, and the one that knows the same host and way, but of another operation, lies in
-    between. The order in which places were fitted decides nothing. `taught` are fits to what other hosts measured: of
-    the very place, they are the nearest there is.
+    Candidates are other places of the same operation, and the same place as seen by a kindred operation. Measured ones
+    come before those known from reports alone. The same region (request time, rate of one connection) counts more than
+    the same instance type; a kindred operation lies in between. The order in which places were fitted does not matter.
+    `taught` are fits to what other hosts measured; one of this very place is the nearest of all.
     """
     neighbours = [
         fit

@@ -1,6 +1,6 @@
 """Knows every key of the configuration: its type, default and bounds.
 
-Credentials have no key here: a profile is named, and the SDK finds them.
+There is no key for credentials: the configuration names a profile, and the SDK finds them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ AUTO = "auto"
 
 
 class DaemonSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """[daemon]: where it lives and how it speaks."""
+    """[daemon]: its directories, socket and log."""
 
     state_directory: Directory = "/var/lib/penstock"
     runtime_directory: Directory = "/run/penstock"
@@ -73,7 +73,7 @@ class DaemonSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class HostSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """[host]: what this machine is, when it cannot or should not be asked."""
+    """[host]: the region and the instance type, where they cannot or should not be detected."""
 
     region: Region = AUTO
     instance_type: Name = AUTO
@@ -81,7 +81,7 @@ class HostSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class AwsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """[aws]: which services, and whose credentials by name. Empty means the SDK's own choice."""
+    """[aws]: the endpoints of the services, and the profile for credentials. Empty means the SDK's own choice."""
 
     profile: str = ""
     s3_endpoint_url: EndpointUrl = ""
@@ -92,12 +92,12 @@ class AwsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def endpoint_urls(self) -> Mapping[Service, str]:
-        """By service; empty where it is that of AWS."""
+        """The endpoint of each service; empty where it is AWS's."""
         return {Service.S3: self.s3_endpoint_url, Service.SQS: self.sqs_endpoint_url}
 
     @property
     def store(self) -> Store | None:
-        """What S3 is here, as stated or as its endpoint tells; None for AWS, and where nothing tells."""
+        """The store behind S3, as configured or as its endpoint shows; None for AWS or an unknown store."""
         return STORES_BY_NAME.get(self.s3_store) or store_at(self.s3_endpoint_url)
 
 
@@ -112,13 +112,13 @@ QuietSpan: TypeAlias = Annotated[
 if TYPE_CHECKING:
 
     class ProbesSection(Struct, frozen=True):
-        """[probes]: when, and a table for each operation, by its name."""
+        """[probes]: the quiet hours, and a table for each operation, by its name."""
 
         quiet_hours: tuple[str, ...] = ()
 
         def __init__(self, **sections: Section) -> None: ...
 
-        def __getattr__(self, operation: str) -> Any:  # the section of the operation's own type
+        def __getattr__(self, operation: str) -> Any:  # a section of the operation's own type
             ...
 
 else:
@@ -135,7 +135,7 @@ else:
 
 
 class WatchedQueueSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """[watched_queue]: an application's own queue, of which only attributes are read."""
+    """[watched_queue]: an application's own queue, of which only the attributes are read."""
 
     name: QueueName = ""
     region: Region = AUTO
@@ -144,17 +144,17 @@ class WatchedQueueSection(Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def request_count_per_day(self) -> int:
-        """The most that watching takes in 24 hours."""
+        """The most requests that watching takes in 24 hours."""
         return math.ceil(86400.0 / self.interval_seconds) + 10 if self.name else 0
 
     @property
     def service_class(self) -> str:
-        """By which its requests are priced."""
+        """The class of the queue, by which its requests are priced."""
         return class_of(self.name)
 
     @property
     def usd_per_day_min(self) -> float:
-        """What these requests cost, whichever way they take."""
+        """What these requests cost in 24 hours at least, whatever network path they take."""
         price = service_price(Service.SQS.value, self.service_class)
         return self.request_count_per_day * price.usd_per_write_request
 
@@ -163,7 +163,7 @@ class WatchedQueueSection(Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class ListenSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """[listen]: where SDKs of this host may tell what their applications do."""
+    """[listen]: the local UDP port to which SDKs report what their applications do."""
 
     is_enabled: bool = False
     address: Literal["127.0.0.1", "::1"] = "127.0.0.1"
@@ -181,7 +181,7 @@ SharedLimitText: TypeAlias = Annotated[
 
 
 class FleetSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """[fleet]: the bucket in which hosts tell each other what they measured. Without one, each learns alone."""
+    """[fleet]: the bucket in which hosts share what they measured. Without one, each host learns alone."""
 
     bucket: BucketName = ""
     region: Region = AUTO
@@ -209,7 +209,7 @@ class BudgetSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class AdviceSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """[advice]: how long it holds and what it rests on."""
+    """[advice]: how long it is valid, and how many observations it uses."""
 
     validity_seconds: Seconds = 6 * 3600.0
     fit_observation_count_max: Annotated[int, bounds("a whole number from 10 to 1000", ge=10, le=1000)] = 100

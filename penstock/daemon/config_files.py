@@ -1,13 +1,13 @@
-"""Knows how the files of the configuration are read and laid over each other, and how to say all that is wrong at once.
+"""Knows how the configuration's files are read and merged, and how all mistakes in them are reported at once.
 
 Later files win, key by key:
 
     /usr/lib/penstock/*.toml  <  /etc/penstock/penstock.toml  <  /etc/penstock/penstock.d/*.toml
 
-An endpoint that no file names is the one of the environment or of the SDK's own files, if any: the SDK would use it,
-unpriced and unnamed.
-Each file is checked by itself, so that a problem names the file it is in; the keys of all files are then laid
-over each other as a flat table of dotted paths.
+An endpoint that no file names is taken from the environment or from the SDK's own files, if they name one: the SDK
+would use it anyway, without penstock pricing or showing it.
+Each file is checked by itself, so that a problem names its file; the keys of all files are then merged as a flat table
+of dotted paths.
 """
 
 from __future__ import annotations
@@ -68,11 +68,11 @@ class LoadedConfiguration:
     """A configuration and which file each of its values came from."""
 
     configuration: Configuration
-    origins: Mapping[str, str]  # by dotted path; what is not here is a default
-    files: tuple[Path, ...]  # in the order in which they were laid over each other
+    origins: Mapping[str, str]  # by dotted path; keys that are missing here have their defaults
+    files: tuple[Path, ...]  # in the order in which they were merged: later ones win
 
     def warnings(self) -> list[Problem]:
-        """What may well be a mistake, or newer than this penstock, or of another host."""
+        """What is probably a mistake, unless it is newer than this penstock or meant for another host."""
         found = [
             (key, f'found "{name}", which is no region that the SDK knows{regions.hint(name)}')
             for key, name in aws_regions(self.configuration)
@@ -85,7 +85,7 @@ class LoadedConfiguration:
         return [Problem(self.origins.get(key, DEFAULT_ORIGIN), key, sentence) for key, sentence in found]
 
     def endpoints_of_environment(self) -> list[str]:
-        """A sentence for each endpoint that no file names: whoever starts the daemon may have another environment."""
+        """A sentence for each endpoint that only this environment names: the daemon may be started with another one."""
         return [
             f"{service.value.upper()} is {self.configuration.aws.endpoint_urls[service]}, as {origin} says: "
             f"a daemon that is started without it uses AWS, unless {key} names it"
@@ -112,10 +112,10 @@ class LoadedConfiguration:
 def load(
     main_file: Path | None = None, *, root: Path = Path("/"), environment: Mapping[str, str] = os.environ
 ) -> LoadedConfiguration:
-    """Read all files and lay them over each other. Raises ConfigError with every mistake.
+    """Read all files and merge them. Raises ConfigError with every mistake.
 
-    A `main_file` that is named must exist; the default one need not. `root` stands before the default paths. What is
-    read of `environment` are the endpoints that the SDK would take from it, and where the SDK's own files are.
+    A `main_file` that is named must exist; the default one need not. `root` is prefixed to the default paths. Of
+    `environment`, only the SDK's variables for endpoints, profile and the places of its own files are read.
     """
     problems: list[Problem] = []
     values: dict[str, Any] = {}
@@ -134,7 +134,7 @@ def load(
             except ValueError as error:
                 problems.append(Problem(origins[key], key, str(error)))
     configuration = _build(Configuration, values, "")
-    unreadable = {problem.key for problem in problems} - origins.keys()  # a default stands in for them
+    unreadable = {problem.key for problem in problems} - origins.keys()  # these have their defaults
     for wrong in contradictions(configuration):
         if wrong.key not in unreadable:
             origin = next((origins[k] for k in (wrong.key, *wrong.because) if k in origins), DEFAULT_ORIGIN)
@@ -145,9 +145,9 @@ def load(
 
 
 def _sdk_endpoints(environment: Mapping[str, str], name: str) -> Iterator[tuple[Service, str, str]]:
-    """Each service that has one where none is named, who names it, and the URL; an empty one names none.
+    """The endpoints that the SDK would use by itself: service, who names it, and URL. Empty URLs do not count.
 
-    Variables, files, keys and order are the SDK's own.
+    Variables, files, keys and their order are the SDK's own.
     """
     name = name or environment.get("AWS_DEFAULT_PROFILE") or environment.get("AWS_PROFILE") or "default"
     config = _sdk_file("load_config", environment.get("AWS_CONFIG_FILE", "~/.aws/config"))
@@ -175,10 +175,10 @@ def _sdk_endpoints(environment: Mapping[str, str], name: str) -> Iterator[tuple[
 
 
 def _sdk_file(read: str, path: str) -> dict[str, Any]:
-    """What it says, as the SDK reads it. One that cannot be read is named where credentials are looked for."""
+    """The file as the SDK parses it; empty where missing, or broken, which the search for credentials reports."""
     if not os.path.isfile(os.path.expanduser(os.path.expandvars(path))):  # noqa: PTH111, PTH113 - no exceptions
         return {}
-    from botocore import configloader, exceptions  # a third of a megabyte, where somebody has such files
+    from botocore import configloader, exceptions  # late: takes a third of a megabyte, and few need it
 
     try:
         return getattr(configloader, read)(path)  # type: ignore[no-any-return]
@@ -187,7 +187,7 @@ def _sdk_file(read: str, path: str) -> dict[str, Any]:
 
 
 def all_keys(section: type[Struct] = Configuration, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Every dotted path with its default and its type, in the order of declaration (Any: each its own)."""
+    """Every dotted path with its default and its type, in the order of declaration (Any: each key has its own)."""
     hints = get_type_hints(section, include_extras=True)
     for field in msgspec.structs.fields(section):
         hint = hints[field.name]
@@ -227,7 +227,7 @@ def _files(main_file: Path | None, root: Path, problems: list[Problem]) -> Itera
 
 
 def _files_in(folder: Path, problems: list[Problem]) -> list[Path]:
-    """Of a folder that nobody may look into, nothing is left out unsaid: a lower budget may be in it."""
+    """The folder's TOML files. One that cannot be listed is a problem: it may hold a lower budget."""
     try:
         return sorted(path for path in folder.iterdir() if path.suffix == ".toml")
     except (FileNotFoundError, NotADirectoryError):
@@ -242,7 +242,7 @@ def _unreadable(path: Path, error: OSError) -> Problem:
 
 
 def _read_file(file: Path, problems: list[Problem]) -> dict[str, Any]:
-    """The valid values of one file by dotted path; what is wrong goes to `problems`."""
+    """The valid values of one file by dotted path; mistakes are appended to `problems`."""
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
@@ -253,7 +253,7 @@ def _read_file(file: Path, problems: list[Problem]) -> dict[str, Any]:
         problems.append(_syntax_problem(file, str(error)))
     except RecursionError:
         problems.append(Problem(str(file), "", "it is nested deeper than any configuration"))
-    except ValueError:  # that the others are, too: Python reads no integer of more than some thousand digits
+    except ValueError:  # last, as their base class: Python refuses integers of thousands of digits
         problems.append(Problem(str(file), "", "it has a number that is longer than any that is meant"))
     else:
         return dict(_read_table(Configuration, table, "", str(file), problems))
@@ -306,7 +306,7 @@ def _unknown_key(key: str, section: type[Struct]) -> str:
 
 
 def _read_value(raw: Any, hint: Any) -> Any:
-    """The value as the type says, or a ValueError that speaks to the operator (Any: raw TOML)."""
+    """The value converted to the key's type. Raises ValueError with a message for the operator (Any: raw TOML)."""
     try:
         return _convert(raw, hint)
     except UnitError as error:
@@ -329,7 +329,7 @@ def _convert(raw: Any, hint: Any) -> Any:
 
 
 def _convert_each(raw: list[Any], hint: Any) -> tuple[Any, ...]:
-    """All elements of a list. Raises ValueError that names each one that is wrong."""
+    """All elements of a list, converted. Raises ValueError that names each wrong one."""
     converted, unread, unexpected = list[Any](), list[str](), list[str]()
     for item in raw:
         try:
@@ -346,7 +346,7 @@ def _convert_each(raw: list[Any], hint: Any) -> tuple[Any, ...]:
 
 
 def _shown(raw: Any) -> str:
-    """A found value, as TOML writes it, cut short; the user part of a URL is never repeated."""
+    """A value as it was found, shortened; a URL with a user part is shown without it."""
     if isinstance(raw, str) and "@" in raw:
         return f'a URL at "{urlsplit(raw).hostname or "?"}" with a user name'
     text = json.dumps(raw, default=str)

@@ -1,4 +1,4 @@
-"""Knows which values of the configuration are fine alone and wrong together."""
+"""Knows which values of the configuration are valid alone but contradict each other."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from penstock.vocabulary import FREE
 
 
 def contradictions(configuration: Configuration) -> Iterator[Contradiction]:
-    """Values that are fine alone and wrong together."""
+    """All contradictions, each with the key to change and the keys that it contradicts."""
     for name, row in OPERATIONS.items():
         yield from configuration.section_of(row).contradictions(f"probes.{name}")
     yield from _of_endpoints(configuration)
@@ -45,7 +45,7 @@ def contradictions(configuration: Configuration) -> Iterator[Contradiction]:
 
 
 def _of_endpoints(configuration: Configuration) -> Iterator[Contradiction]:
-    """Those that begin like a URL, and are none; those of a bucket."""
+    """Endpoints that begin like a URL but are not one, or that include a bucket."""
     for service, url in configuration.aws.endpoint_urls.items():
         try:
             _ = urlsplit(url).port
@@ -58,14 +58,14 @@ def _of_endpoints(configuration: Configuration) -> Iterator[Contradiction]:
 
 
 def _of_a_bucket(configuration: Configuration, url: str) -> Iterator[Contradiction]:
-    """An endpoint as a page of the store shows it, with the bucket; and one that knows buckets by no other way."""
+    """An endpoint copied with the bucket in it, or one of Transfer Acceleration."""
     key = "aws.s3_endpoint_url"
     if "//s3-accelerate." in url:
         sentence = (
             f'found "{url}"; probes measure no Transfer Acceleration, whose bytes have a price of their own'
         )
         yield Contradiction(key, sentence)
-    if not is_aws(url) and store_at(url) is None:  # a host of one's own may be called like a bucket in it
+    if not is_aws(url) and store_at(url) is None:  # a private host may have the same name as its bucket
         return
     for row, section in configuration.sections():
         bucket = getattr(section, "bucket", "")
@@ -75,7 +75,7 @@ def _of_a_bucket(configuration: Configuration, url: str) -> Iterator[Contradicti
 
 
 def _misplaced(configuration: Configuration) -> Iterator[Contradiction]:
-    """A store that is stated where something else is, and what it does not have."""
+    """A store that does not match the endpoint, or does not have the configured service class."""
     key, endpoint = "aws.s3_store", "aws.s3_endpoint_url"
     aws, store = configuration.aws, configuration.aws.store
     if store is None:
@@ -126,7 +126,7 @@ def _of_fleet(configuration: Configuration) -> Iterator[Contradiction]:
 
 
 def aws_regions(configuration: Configuration) -> Iterator[tuple[str, str]]:
-    """The regions of AWS that are named, with their keys; where an endpoint is named, its regions are its own."""
+    """The keys that name a region of AWS, and the names; services with an endpoint of their own are left out."""
     aws = configuration.aws
     endpoints = aws.endpoint_urls
     for row, section in configuration.sections():
@@ -143,7 +143,7 @@ def aws_regions(configuration: Configuration) -> Iterator[tuple[str, str]]:
 
 
 def _starved(configuration: Configuration) -> Iterator[Contradiction]:
-    """Budgets of nothing that a probe which is enabled needs something of: it would never run."""
+    """Budgets of 0 that an enabled probe needs, so that it would never run."""
     for row, section in configuration.enabled():
         path, because = f"probes.{row.name}", (f"probes.{row.name}.is_enabled",)
         needed = KEYS.keys() - {"credit_bytes"}

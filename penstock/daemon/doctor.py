@@ -1,6 +1,6 @@
 """Knows what can be wrong with a daemon and its host, and what to do about it: THE TABLE of checks is `CHECKS`.
 
-Each check looks at a `Patient` and says what it found. Permissions are tried as the rows of the operations say.
+Each check looks at a `Patient` and yields its findings. Permissions are tried as each operation's row defines.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from penstock.probes.outside import RequestError
 from penstock.units import MiB, counted, format_bytes, format_seconds, number
 from penstock.vocabulary import UNKNOWN
 
-_DAEMON_BYTES = 300 * MiB  # beside what a probe holds: the daemon, and the process that fits
-_DESCRIPTORS_BESIDE = 64  # files, the database, the child process
+_DAEMON_BYTES = 300 * MiB  # memory of the daemon and its fitting process, beside that of a probe
+_DESCRIPTORS_BESIDE = 64  # files, the database and child processes, beside connections
 _CLOCK_ERROR_SECONDS_MAX = 1.0
-_TIME_ERROR = 5  # adjtimex: the clock is not synchronised
+_TIME_ERROR = 5  # returned by adjtimex when the clock is not synchronised
 _TIMEX_BYTES, _MAXERROR_AT = 256, 24
 _SDKS = ("aiobotocore", "botocore")
 _CHOICES_OF_ENDPOINTS = {"UseFIPS": "use_fips_endpoint", "UseDualStack": "use_dualstack_endpoint"}
 _UNIT = "penstock.service"
 _SYSTEMD_SECONDS_MAX = 10.0
-_CHEAPER_WAYS: Mapping[Service, str] = {  # than what is assumed
+_CHEAPER_WAYS: Mapping[Service, str] = {  # cheaper than the assumed one
     Service.S3: "by a gateway endpoint, or from a public address, bytes cost nothing",
     Service.SQS: "from a public address bytes cost nothing, by an interface endpoint little; it has no gateway",
 }
@@ -51,20 +51,20 @@ _CHEAPER_WAYS: Mapping[Service, str] = {  # than what is assumed
 
 @dataclass(frozen=True, kw_only=True)
 class Patient:
-    """All that is looked at."""
+    """Everything that the checks look at."""
 
     loaded: LoadedConfiguration
     identity: HostIdentity
     socket_path: str  # where the daemon was asked
-    status: Mapping[str, Any] | None  # what the daemon says of itself; None where none answers
-    silence: Finding | None = None  # where somebody holds the socket and says nothing
+    status: Mapping[str, Any] | None  # the daemon's own status; None where no daemon answers
+    silence: Finding | None = None  # where something holds the socket and does not answer
     root: Path = Path("/")
-    unit: Callable[[], Mapping[str, str]]  # what systemd says of it, by property; nothing without systemd
+    unit: Callable[[], Mapping[str, str]]  # properties of the systemd unit; empty without systemd
     clock_error_seconds: Callable[[], float | None]  # None where the clock is not synchronised
 
     @cached_property
     def tariffs(self) -> Tariffs:
-        """Which way bytes take, as the daemon reckons it."""
+        """The network paths and prices, as the daemon would use them."""
         return Tariffs(self.loaded.configuration, self.identity)
 
 
@@ -299,19 +299,19 @@ def _ways(patient: Patient) -> Iterator[Finding]:
                 yield Finding(subject, Health.POOR, f"{sentence}; it is another region, which is paid for")
             else:
                 yield Finding(subject, Health.WELL, sentence)
-            if proxies := getproxies():  # else the SDK's rules need not be read
+            if proxies := getproxies():  # the SDK's endpoint rules are read only for these
                 aws = patient.loaded.configuration.aws
                 endpoint = aws.endpoint_urls[row.service] or _endpoint(row.service, region, aws.profile)
                 yield from _between(subject, endpoint, proxies)
 
 
 def _endpoint(service: Service, region: str, profile: str) -> str:
-    """The SDK's own, by its rules: as its variables and files choose, of FIPS or of both kinds of address; or none."""
+    """The URL that the SDK would use, with its choice of FIPS and dual stack; empty where there is no such endpoint."""
     from botocore import exceptions, loaders, session
     from botocore.endpoint_provider import EndpointProvider
 
     is_chosen = dict.fromkeys(_CHOICES_OF_ENDPOINTS, False)
-    # What is wrong with those files is told of where credentials are looked for.
+    # Mistakes in those files are reported where credentials are looked for.
     with contextlib.suppress(exceptions.BotoCoreError, OSError):
         files = session.Session(profile=profile or None)
         is_chosen = {
@@ -321,13 +321,13 @@ def _endpoint(service: Service, region: str, profile: str) -> str:
     rules = EndpointProvider(
         loader.load_service_model(service, "endpoint-rule-set-1"), loader.load_data("partitions")
     )
-    with contextlib.suppress(exceptions.EndpointProviderError):  # where there is none of FIPS
+    with contextlib.suppress(exceptions.EndpointProviderError):  # such as FIPS where there is none
         return str(rules.resolve_endpoint(Region=region, **is_chosen).url)
     return ""
 
 
 def _between(subject: str, endpoint: str, proxies: Mapping[str, str]) -> Iterator[Finding]:
-    """Which of the proxies of the environment stands between, as the SDK takes it."""
+    """The proxy of the environment that the SDK would use for this endpoint, if any."""
     url = urlsplit(endpoint)
     if url.scheme in proxies and not proxy_bypass(host_name := url.netloc):
         name = urlsplit("//" + re.split("//|@", proxies[url.scheme])[-1]).hostname  # without a password
@@ -337,7 +337,7 @@ def _between(subject: str, endpoint: str, proxies: Mapping[str, str]) -> Iterato
 
 
 def _store(patient: Patient) -> Iterator[Finding]:
-    """What S3 is here."""
+    """Which store is behind S3."""
     aws = patient.loaded.configuration.aws
     if (store := aws.store) is not None:
         told = "takes the checksums" if store.has_checksums else "refuses the checksums"
@@ -369,7 +369,7 @@ CHECKS: tuple[Callable[[Patient], Iterator[Finding]], ...] = (
 
 
 async def permissions(patient: Patient, outside: Outside) -> AsyncIterator[Finding]:
-    """Each action of each operation that is probed, in each region, tried with the least effect."""
+    """Try each action of each probed operation in each region, with the least possible effect."""
     for row, section in patient.loaded.configuration.enabled():
         for region in patient.tariffs.regions(section):
             ward = Ward(
@@ -378,8 +378,8 @@ async def permissions(patient: Patient, outside: Outside) -> AsyncIterator[Findi
                 host_name=instance.host_name(),
                 subject=f"{row.name} in {region}",
             )
-            hopeless = {NO_CREDENTIALS, NO_ANSWER}  # all else would follow from it
-            told = set[tuple[str, str]]()  # what to do, and why
+            hopeless = {NO_CREDENTIALS, NO_ANSWER}  # then all further actions would fail, too
+            told = set[tuple[str, str]]()  # remedies and causes that were yielded
             try:
                 async for finding in row.try_permissions(section, ward):
                     why = finding.remedy, finding.cause or finding.sentence
@@ -388,13 +388,13 @@ async def permissions(patient: Patient, outside: Outside) -> AsyncIterator[Findi
                     told.add(why)
                     if finding.remedy in hopeless:
                         break
-                    hopeless = {NO_CREDENTIALS}  # somebody answered, and what was made is still to be removed
+                    hopeless = {NO_CREDENTIALS}  # the service answers, and what was created must be removed
             except RequestError as trouble:  # before any action
                 yield Finding(ward.subject, Health.ILL, str(trouble), NO_CREDENTIALS)
 
 
 def unit_properties() -> Mapping[str, str]:
-    """What systemd says of the service; nothing where there is none."""
+    """The systemd unit's properties; empty where there is no systemd."""
     try:
         told = subprocess.run(  # noqa: S603 - as it stands here
             ["systemctl", "show", _UNIT],  # noqa: S607 - wherever it is
@@ -409,7 +409,7 @@ def unit_properties() -> Mapping[str, str]:
 
 
 def clock_error_seconds() -> float | None:
-    """How far the kernel thinks its clock may be off at the most; None where nothing synchronises it."""
+    """The kernel's bound on the error of its clock; None where nothing synchronises it."""
     timex = ctypes.create_string_buffer(_TIMEX_BYTES)  # all zero: ask, and change nothing
     state = ctypes.CDLL(None).adjtimex(timex)
     if state in {-1, _TIME_ERROR}:
@@ -419,7 +419,7 @@ def clock_error_seconds() -> float | None:
 
 
 def _memory_limits(folder: Path, top: Path) -> Iterator[int]:
-    """Of a control group and of those that it is in."""
+    """The memory limits of a control group and of its parents, in bytes."""
     for group in (folder, *folder.parents):
         text = host.text_of(group / "memory.max").strip()
         if text.isdigit():
@@ -429,13 +429,13 @@ def _memory_limits(folder: Path, top: Path) -> Iterator[int]:
 
 
 def _stated_limits(unit: Mapping[str, str]) -> Iterator[int]:
-    """Of the unit, also while nothing of it runs."""
+    """The memory limits that the unit states, in bytes, also while it does not run."""
     for name in ("MemoryHigh", "MemoryMax"):
         if (stated := unit.get(name, "")).isdigit():
             yield int(stated)
 
 
 def _group_of(process: str, root: Path) -> str:
-    """The control group of the daemon where no unit runs it; where nothing does, of this process."""
+    """The path of the process's control group in the unified hierarchy; empty where it has none."""
     found = re.search(r"^0::(.+)$", host.text_of(root / f"proc/{process}/cgroup"), re.MULTILINE)
     return found.group(1) if found else ""

@@ -1,4 +1,4 @@
-"""Knows how busy this machine is beside penstock, what its network moved and was denied, and its groups."""
+"""Knows this machine's counters of processor and network use, which part of that is penstock's own, and its groups."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Statistics = Callable[[str], Mapping[str, int]]
 
 
 def group_id(name: str) -> int | None:
-    """Of a group of this machine; None where there is no such group: control is then for root and the own user."""
+    """The id of a group of this machine; None where there is no such group."""
     try:
         return grp.getgrnam(name).gr_gid
-    except (KeyError, ValueError):  # of a name with a NUL the latter
+    except (KeyError, ValueError):  # ValueError for a name that contains NUL
         return None
 
 
@@ -37,21 +37,21 @@ class HostSample:
 
     total_ticks: int = 0
     busy_ticks: int = 0
-    own_ticks: int = 0  # of this process and its children: the one that fits is our own work, too
+    own_ticks: int = 0  # of this process and its children, such as the one that fits
     received_bytes: int = 0
     transmitted_bytes: int = 0
     received_packet_count: int = 0
     transmitted_packet_count: int = 0
-    own_received_bytes: int = 0  # by its children: pipes and files, too, which are little
+    own_received_bytes: int = 0  # by its children; includes pipes and files, which are little
     own_transmitted_bytes: int = 0
     allowance_exceeded: Mapping[str, int] = field(default_factory=dict)  # ENA: by counter name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostUsage:
-    """What happened between two samples. Fractions are of all processors together."""
+    """The use between two samples. Fractions are of all processors together."""
 
-    others_busy_fraction: float  # without this process
+    others_busy_fraction: float  # without this process and its children
     received_bytes: int
     transmitted_bytes: int
     own_received_bytes: int
@@ -59,7 +59,7 @@ class HostUsage:
 
 
 def sample(root: Path = Path("/"), statistics: Statistics | None = None) -> HostSample:
-    """The counters now. Takes well under a millisecond."""
+    """Read the counters now. Takes well under a millisecond."""
     total, busy = _processor_ticks(text_of(root / "proc/stat"))
     interfaces = _interfaces(root / "sys/class/net")
 
@@ -88,7 +88,7 @@ def sample(root: Path = Path("/"), statistics: Statistics | None = None) -> Host
 
 
 def usage(before: HostSample, after: HostSample) -> HostUsage:
-    """What happened in between; a counter that went back (a driver was loaded again) counts as still."""
+    """The use between two samples; a counter that went back (a driver was reloaded) counts as unchanged."""
 
     def counted(name: str) -> int:
         grown: int = getattr(after, name) - getattr(before, name)
@@ -105,7 +105,7 @@ def usage(before: HostSample, after: HostSample) -> HostUsage:
 
 
 def driver_statistics(interface: str) -> dict[str, int]:
-    """What `ethtool -S` shows, asked of the kernel without privileges; empty where the driver has none."""
+    """The counters that `ethtool -S` shows, which need no privileges; empty where the driver has none."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as channel:
             information = _ethtool(channel, interface, struct.pack("=I192x", _GET_DRIVER))
@@ -125,7 +125,7 @@ def driver_statistics(interface: str) -> dict[str, int]:
 
 
 def _ethtool(channel: socket.socket, interface: str, request: bytes) -> bytes:
-    """One question: an ifreq that holds the interface's name and the address of the request, which is overwritten."""
+    """One ethtool call: an ifreq with the interface's name and the request's address; the answer overwrites it."""
     data = ctypes.create_string_buffer(request, len(request))
     fcntl.ioctl(
         channel, _SIOCETHTOOL, struct.pack("16sP16x", interface.encode()[:15], ctypes.addressof(data))
@@ -134,7 +134,7 @@ def _ethtool(channel: socket.socket, interface: str, request: bytes) -> bytes:
 
 
 def _processor_ticks(stat: str) -> tuple[int, int]:
-    """Total and busy ticks. Waiting for a disk is idle; what a hypervisor stole is neither ours nor idle."""
+    """Total and busy ticks. Waiting for a disk counts as idle; stolen time counts in the total alone."""
     match = re.match(r"cpu +((?:\d+ ?){8})", stat)
     if match is None:
         return 0, 0
@@ -144,20 +144,20 @@ def _processor_ticks(stat: str) -> tuple[int, int]:
 
 
 def _children(proc: Path, process: str = "self") -> list[str]:
-    """And theirs: what probes has others beside it."""
+    """All descendants of a process: the probing process has worker processes of its own."""
     found: list[str] = []
-    with suppress(OSError):  # it may end while its threads are listed
+    with suppress(OSError):  # the process may end while its threads are listed
         for file in proc.glob(f"{process}/task/*/children"):
             found += text_of(file).split()
     return found + [theirs for child in found for theirs in _children(proc, child)]
 
 
 def _moved_by(proc: Path, children: Sequence[str]) -> tuple[int, int]:
-    """What the children of this process have read and written by read(2) and write(2), which is how uvloop does it.
+    """Bytes that the descendants of this process have read and written with read(2) and write(2), as uvloop does.
 
-    The kernel counts that for each process, and counts the bytes of sockets for none. Only children speak to AWS.
-    Beside the network it holds pipes, which are little; what this process reads and writes is not: its database, /proc,
-    and answers to whoever asks, by megabytes a second. Where it is not counted, all traffic looks like that of others.
+    The kernel counts these for each process, but counts no bytes of sockets alone. Only descendants speak to AWS; they
+    also use pipes, but little. This process is left out, because it reads and writes much else: its database, /proc,
+    and megabytes a second of answers. Where the kernel does not count, all traffic looks like that of others.
     """
     accounts = [text_of(proc / child / "io") for child in children]
     found = [
@@ -168,7 +168,7 @@ def _moved_by(proc: Path, children: Sequence[str]) -> tuple[int, int]:
 
 
 def _ticks(stat: str) -> int:
-    """User and system time of the process and of children that ended; the name in brackets may hold anything."""
+    """User and system time of the process and of its ended children; the name in brackets may contain anything."""
     fields = stat.rpartition(")")[2].split()
     return sum(map(int, fields[11:15]))
 
@@ -187,7 +187,7 @@ def _number(path: Path) -> int:
 
 
 def text_of(path: Path) -> str:
-    """All of a file; nothing where it cannot be read."""
+    """The text of a file; empty where it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""Knows which machine this is: what EC2 calls it, and what tells it apart from every other one."""
+"""Knows which machine this is: its region and instance type, and an identifier that no other machine has."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 IMDS_SECONDS_MAX = 1.0
 IMDS_BYTES_MAX = 64 * 1024
-ASK_AGAIN_SECONDS, ASK_AGAIN_SECONDS_MAX = 5.0, 3600.0  # of metadata that told nothing; doubled each time
+ASK_AGAIN_SECONDS, ASK_AGAIN_SECONDS_MAX = 5.0, 3600.0  # while metadata tell nothing; doubled each time
 _MACHINE_FILES = ("etc/machine-id", "sys/devices/virtual/dmi/id/board_asset_tag", "sys/hypervisor/uuid")
 
 METADATA_DISABLED = (
@@ -34,18 +34,18 @@ METADATA_DISABLED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostIdentity:
-    """Where this is and what it is; `unknown` where nobody says."""
+    """Region and kind of this host; `unknown` where nothing tells."""
 
     region: str
     instance_type: str
-    sentence: str  # for the log: who said so, or why nobody did
+    sentence: str  # for the log: where this comes from, or why it is unknown
     is_instance: bool = False  # of EC2, as its metadata say
-    has_public_address: bool = False  # so that no NAT gateway is in its way
-    machine: str = ""  # `machine`
+    has_public_address: bool = False  # so that it needs no NAT gateway
+    machine: str = ""  # as returned by `machine()`
 
 
 async def identify(section: HostSection, environment: Mapping[str, str] = os.environ) -> HostIdentity:
-    """Ask the configuration, the instance metadata, the environment, in this order; takes at most a second."""
+    """Ask the configuration, then the instance metadata, then the environment; takes at most a second."""
     configured = HostIdentity(
         region=_stated(section.region),
         instance_type=_stated(section.instance_type),
@@ -70,7 +70,7 @@ async def identify(section: HostSection, environment: Mapping[str, str] = os.env
 
 
 async def found_out(section: HostSection, known: HostIdentity) -> None:
-    """Until more is told than is known; without end where that never comes. A host starts before its metadata do."""
+    """Wait until more is known than now, for ever if need be: a host may start before its metadata are available."""
     pause_seconds, found = ASK_AGAIN_SECONDS, known
     while (found.region, found.instance_type) == (known.region, known.instance_type):
         await asyncio.sleep(pause_seconds)
@@ -79,32 +79,32 @@ async def found_out(section: HostSection, known: HostIdentity) -> None:
 
 
 def host_name() -> str:
-    """What tells the queues of hosts apart that share an account, in characters that a queue's name may have: 24."""
-    # ip-172-31-100-200 has 17; a pod is told from its like by how its name ends.
+    """A name that tells apart the queues of hosts that share an account: at most 24 characters valid in queue names."""
+    # ip-172-31-100-200 has 17 characters; names of pods differ at their ends.
     own, _, _ = platform.node().partition(".")
     name = re.sub(r"[^A-Za-z0-9-]", "-", own)[-17:].strip("-") or "host"
     return f"{name}-{machine()[:6]}"
 
 
 def machine(root: Path = Path("/")) -> str:
-    """A word that differs between machines and stays on each, 16 hexadecimal digits.
+    """A stable identifier that differs between machines: 16 hexadecimal digits.
 
-    `machine-id` comes with the image of a disk; the instance's own ID does not: Nitro has it for the asset tag of the
-    board, Xen for the UUID of the domain, and every user may read them.
+    `machine-id` may be copied with a disk image, so the instance's own ID is mixed in: Nitro shows it as the asset tag
+    of the board, Xen as the UUID of the domain, and every user may read them.
     """
     told = "/".join(text_of(root / file).strip() for file in _MACHINE_FILES).strip("/") or platform.node()
     return hashlib.blake2b(told.encode(), digest_size=8, person=b"penstock").hexdigest()
 
 
 def machine_seed(root: Path = Path("/")) -> int:
-    """A seed for each host: those of a fleet must not probe in step, and pods of one machine are several."""
+    """A seed of its own for each host, and for each pod of a machine: those of a fleet must not probe in step."""
     told = f"{machine(root)}/{platform.node()}"
     return int.from_bytes(hashlib.blake2b(told.encode(), digest_size=8).digest()) >> 1
 
 
 async def _instance_identity(endpoint_url: str) -> tuple[dict[str, str], str, str]:
-    """The identity document by IMDSv2, the public address where there is one, and a sentence."""
-    import aiohttp  # which takes as long to import as all that reads the configuration
+    """The identity document by IMDSv2, the public address where there is one, and a sentence for the log."""
+    import aiohttp  # late: it takes as long to import as everything that reads the configuration
 
     limit = aiohttp.ClientTimeout(total=IMDS_SECONDS_MAX)
     try:
@@ -129,7 +129,7 @@ async def _instance_identity(endpoint_url: str) -> tuple[dict[str, str], str, st
 
 
 async def _public_address(session: aiohttp.ClientSession, proof: Mapping[str, str]) -> str:
-    """Empty where there is none, or none is told: it is answered with 404."""
+    """The public IPv4 address; empty where there is none, which the metadata answer with 404."""
     with suppress(ValueError):
         address = ipaddress.IPv4Address(await _answer(session, "GET", "/latest/meta-data/public-ipv4", proof))
         return str(address)

@@ -1,4 +1,4 @@
-"""Knows what Prometheus is told, family by family. prometheus_client is imported here alone, at the first scrape."""
+"""Knows the metrics for Prometheus, family by family. Only this file imports prometheus_client, at the first scrape."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def exposition(
     troubles: Iterable[Trouble],
     now: datetime,
 ) -> bytes:
-    """Everything, in the text format."""
+    """All metrics, in Prometheus's text format."""
     families = [
         *_life_families(conductor, report_counts),
         *_spend_families(conductor.ledger.spent(now), conductor.ledger.limit),
@@ -56,7 +56,7 @@ def exposition(
 
 
 class _Scrape(Collector):
-    """Families that were worked out beforehand."""
+    """A collector of families that were worked out beforehand."""
 
     def __init__(self, families: list[Metric]) -> None:
         self._families = families
@@ -66,7 +66,7 @@ class _Scrape(Collector):
 
 
 _Samples = Iterable[tuple[Sequence[str], float]]
-"""Values of labels, and the value."""
+"""Label values, and the value of the metric."""
 
 
 def _filled(family: GaugeMetricFamily | CounterMetricFamily, samples: _Samples) -> Metric:
@@ -95,7 +95,7 @@ def _life_families(conductor: Conductor, report_counts: Mapping[str, int]) -> li
 
 
 def _heard_families(audit: Audit) -> list[Metric]:
-    """How much was heard. Names of applications are anybody's choice, and are no labels."""
+    """How much was heard of applications. Their names, which anybody can choose, are no labels."""
     heard = [([name.removesuffix("_count")], count) for name, count in audit.counts().items()]
     return [
         _counter("penstock_datagrams", "What SDKs sent, since the start.", ["outcome"], heard),
@@ -120,7 +120,7 @@ def _advice_families(recommendations: Iterable[Recommendation[Any]], now: dateti
             gains.append((labels, recommendation.gain_over_default.expected))
         if recommendation.newest_observation_at is not None:
             age_seconds = (now - recommendation.newest_observation_at).total_seconds()
-            ages.append((labels, max(0.0, age_seconds)))  # a clock that stepped back knows no better
+            ages.append((labels, max(0.0, age_seconds)))  # negative after the clock stepped back
     gain = "How many times as well as the SDK's default the advice is expected to do."
     return [
         _gauge(
@@ -182,7 +182,7 @@ def _leftover_families(sweeper: Sweeper) -> list[Metric]:
 
 
 def _trouble_family(troubles: Iterable[Trouble], contexts: Iterable[Context]) -> Metric:
-    """1 where something is wrong, 0 for each operation that is probed and well."""
+    """1 where something is wrong, 0 for each probed operation without trouble."""
     text = "Whether something keeps this operation from being measured, or ails the daemon itself."
     well = {(context.operation, context.place.region): 0 for context in contexts}
     ill = {(trouble.name, trouble.region): 1 for trouble in troubles}
@@ -190,7 +190,7 @@ def _trouble_family(troubles: Iterable[Trouble], contexts: Iterable[Context]) ->
 
 
 def _queue_families(backlogs: Sequence[Backlog]) -> list[Metric]:
-    """Of what a user's applications report, the most alarming: their names are no labels."""
+    """The watched queue, and the most alarming one of each user's applications, whose names are no labels."""
     messages, ages, alarms, dues = [], [], [], []
     worst = {(each.label, each.source, each.region): each for each in reversed(backlogs)}
     for values, backlog in worst.items():

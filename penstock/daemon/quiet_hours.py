@@ -1,8 +1,8 @@
-"""Knows the hours of the day in which no probe begins by itself.
+"""Knows the hours of the day in which no probe begins unless it is requested.
 
-Written as ``"08:00-18:00 local"`` or ``"22:30-06:00 UTC"``, with the zone always stated: a host's zone is seldom
-what its operator thinks. The end is not part of it; an end before the beginning is of the next day. Local hours
-follow the zone of the host, also where summer time begins or ends within them.
+They are written as ``"08:00-18:00 local"`` or ``"22:30-06:00 UTC"``. The zone is always stated, because a host's zone
+is seldom what its operator thinks. The end is exclusive; an end before the beginning is on the next day. Local hours
+follow the host's zone, also when daylight saving time begins or ends within them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from datetime import UTC, datetime, time, timedelta, tzinfo
 PATTERN = r"^([01]\d|2[0-3]):[0-5]\d-(([01]\d|2[0-3]):[0-5]\d|24:00) (local|UTC)\Z"
 _PARTS = re.compile(r"(\d\d:\d\d)-(\d\d:\d\d) (local|UTC)")
 _MINUTE = timedelta(minutes=1)
-_MINUTE_COUNT_MAX = 2 * 1440  # hours that follow on each other; those that fill the day never end
+_MINUTE_COUNT_MAX = 2 * 1440  # how far to look for an end: spans that fill the day have none
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +27,13 @@ class QuietHours:
     is_local: bool
 
     def holds(self, minute: int) -> bool:
-        """Whether this minute of a day in its own zone is in it."""
+        """Whether this minute of the day (0 to 1439), in the span's own zone, is within it."""
         begin, end = (60 * moment.hour + moment.minute for moment in (self.begin, self.end))
         return begin <= minute < end if begin < end else minute >= begin or minute < end
 
 
 def parse(text: str) -> QuietHours:
-    """The span that a text of this `PATTERN` says."""
+    """The span in a text that matches `PATTERN`."""
     parts = _PARTS.fullmatch(text)
     assert parts is not None
     end = "00:00" if parts[2] == "24:00" else parts[2]
@@ -41,10 +41,10 @@ def parse(text: str) -> QuietHours:
 
 
 def quiet_until(spans: Iterable[QuietHours], now: datetime, local: tzinfo | None = None) -> datetime | None:
-    """When it is over, in UTC, also where one span follows on another; None where it is not quiet now.
+    """When the quiet hours end, in UTC, across spans that touch or overlap; None when it is not quiet now.
 
-    `local` is the host's zone. Minute by minute as the clocks there show them: when summer time begins or ends, some
-    are not there or come twice.
+    `local` is the host's zone (None: the system's). Goes minute by minute as local clocks show them: when daylight
+    saving time begins or ends, some minutes are skipped or come twice.
     """
     spans, ends = tuple(spans), now.astimezone(UTC)
     for _ in range(_MINUTE_COUNT_MAX):
@@ -57,7 +57,7 @@ def quiet_until(spans: Iterable[QuietHours], now: datetime, local: tzinfo | None
 
 
 def fill_the_day(spans: Iterable[QuietHours]) -> bool:
-    """Whether those of one zone leave no minute."""
+    """Whether the spans of one zone cover every minute of the day."""
     spans = tuple(spans)
     return any(
         all(any(span.holds(minute) for span in spans if span.is_local == is_local) for minute in range(1440))
@@ -66,7 +66,7 @@ def fill_the_day(spans: Iterable[QuietHours]) -> bool:
 
 
 def quiet_fraction(spans: Iterable[QuietHours], now: datetime, local: tzinfo | None = None) -> float:
-    """How much of the day they take, with the host's zone as far from UTC as it is now."""
+    """The fraction of the day that the spans cover, with the host's present offset from UTC."""
     spans, offset = tuple(spans), now.astimezone(local).utcoffset()
     assert offset is not None
     ahead = {True: int(offset / _MINUTE), False: 0}

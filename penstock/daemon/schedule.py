@@ -1,16 +1,16 @@
-"""Knows when each context is due for its next probe: at moments spaced like a Poisson process.
+"""Knows when each context is due for its next probe: at the moments of a Poisson process.
 
-Probes at regular intervals see a periodic world at one phase only; exponential gaps see each of its
-states as often as it lasts. The gap after attempt n of a context is
+Probes at regular intervals see a periodic world at one phase only; with exponential gaps, each state of the world is
+seen as often as it lasts. The gap after attempt n of a context is
 
     gap(n) = mean interval * pace * stretch * min(E, 5),   E = -ln(1 - u),   u uniform in [0, 1) from (seed, context, n)
 
-so that a restart comes to the same moment. A moment that passed while nothing could run (the daemon was
-down, the budget was spent) is drawn anew from where running resumed: the process has no memory, so that
-keeps its rate, and contexts that waited together do not run together. The pace is that of the moment when it is
-looked at: while applications report, a moment moves away, and it comes back when they fall silent. After a measurement
-that was far from what was expected of it, the gap is at most a quarter of the mean interval. Where a budget binds, gaps
-are stretched, so that it lasts the day (`rationing`).
+so a restart computes the same due time. A due time that passed while nothing could run (the daemon was down, the budget
+was spent) is drawn again from the moment when running resumed: the process is memoryless, so its rate stays the same,
+and contexts that waited together do not run together. The pace is evaluated whenever the due time is asked for: while
+applications report, the due time moves away, and it comes back when they fall silent. After a measurement far from the
+prediction, the gap is at most a quarter of the mean interval. Where a budget binds, gaps are stretched so that it lasts
+the day (`rationing`).
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from penstock.vocabulary import Context
 LEARNING_COUNT = 16  # observations that a context needs before it is probed at its own pace
 LEARNING_PACE = 0.25
 STEADY_PACE = 2.0
-SUSPECT_GAP = 0.25  # of the mean interval: the next probe comes no later while a change is suspected
+SUSPECT_GAP = 0.25  # of the mean interval: the longest gap while a change is suspected
 APPLICATIONS_PACE = 4.0
 REPORT_COUNT_ENOUGH = 8
-REPORT_FRESH_INTERVALS = 8.0  # mean intervals: what is older stands in for no probe
+REPORT_FRESH_INTERVALS = 8.0  # mean intervals: older reports replace no probe
 GAP_MEANS_MAX = 5.0  # cuts off one gap in 150 and shortens the mean by 0.7 %
 
 
@@ -43,11 +43,11 @@ class Standing:
     last_attempt_at: datetime | None = None
     observation_count: int = 0  # of this context, since it last changed
     is_steady: bool = False  # the last observations were as predicted
-    is_suspect: bool = False  # the last one was not: the place may have changed
-    # When applications made what they reported, as far as it is believed.
+    is_suspect: bool = False  # the last observation was not as predicted: the place may have changed
+    # When the transfers began whose reports are believed.
     reports_at: tuple[datetime, ...] = ()
-    postponed_until: datetime | None = None  # the budget or the host said so
-    stretch: float = 1.0  # of the gaps
+    postponed_until: datetime | None = None  # by the budget or the host
+    stretch: float = 1.0  # of the gaps, where a budget binds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +59,10 @@ class Due:
 
 
 def pace(standing: Standing, now: datetime) -> float:
-    """How the mean interval is stretched: 0.25 while learning or after a change, 8 at most.
+    """The factor on the mean interval: 0.25 while learning or after a change, 8 at most.
 
-    Fresh reports of applications that agree with what was measured stand in for probes, but never for all of them:
-    only a probe notices a change for certain.
+    Fresh reports of applications that agree with the measurements replace probes, but never all of them: only a probe
+    is certain to notice a change.
     """
     if standing.observation_count < LEARNING_COUNT:
         return LEARNING_PACE
@@ -72,12 +72,12 @@ def pace(standing: Standing, now: datetime) -> float:
 
 
 def is_in_a_hurry(standing: Standing) -> bool:
-    """Whether it is new, or may have changed."""
+    """Whether the context is new, or may have changed."""
     return standing.is_suspect or standing.observation_count < LEARNING_COUNT
 
 
 def mean_gap_seconds(standing: Standing, now: datetime) -> float:
-    """Between two probes, as the intervals have it."""
+    """The mean gap between two probes, before budgets stretch it."""
     intervals = SUSPECT_GAP * -math.expm1(-1.0) if standing.is_suspect else pace(standing, now)
     return standing.mean_interval_seconds * intervals
 
@@ -89,10 +89,10 @@ def fresh_report_count(standing: Standing, now: datetime) -> int:
 
 
 def due_at(seed: int, standing: Standing, *, resumed_at: datetime, now: datetime) -> datetime:
-    """When the context is due; `resumed_at` is when this daemon started."""
+    """When the context is due; `resumed_at` is when running began or resumed."""
     last_at = standing.last_attempt_at
     if last_at is not None and last_at > now:
-        # The clock stepped back: what lies in the future says nothing. A refusal since then does.
+        # The clock stepped back: an attempt in the future says nothing, but a postponement since then holds.
         return max(now, standing.postponed_until or now)
     held_until = max(resumed_at, standing.postponed_until or resumed_at)
     if last_at is not None:

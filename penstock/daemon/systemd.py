@@ -1,4 +1,4 @@
-"""Knows how a service and its manager talk: readiness, status and watchdog out, listening sockets in."""
+"""Knows how a service and systemd talk: it sends readiness, status and watchdog beats, and inherits sockets."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ STATUS_LENGTH_MAX = 200
 
 
 class Notifier:
-    """Tells the manager how the service is; without a manager, does nothing. Never blocks and never fails."""
+    """Tells the manager the state of the service; does nothing without a manager. Never blocks and never fails."""
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         self._address = _address(environment.get("NOTIFY_SOCKET", ""))
         self.watchdog_seconds = _watchdog_seconds(environment)
 
     def ready(self, status: str = "") -> None:
-        """It serves. Also ends a reload."""
+        """The service is ready. Also ends a reload."""
         self._send("READY=1", *_status_lines(status))
 
     def status(self, status: str) -> None:
@@ -27,19 +27,19 @@ class Notifier:
         self._send(*_status_lines(status))
 
     def watchdog(self) -> None:
-        """It is alive; due every half of `watchdog_seconds`."""
+        """The service is alive; to be called every half of `watchdog_seconds`."""
         self._send("WATCHDOG=1")
 
     def reloading(self) -> None:
-        """It reads its configuration again; `ready` must follow."""
+        """The service reloads its configuration; `ready` must follow."""
         self._send("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
 
     def stopping(self, status: str = "") -> None:
-        """It is going down in good order."""
+        """The service is shutting down in good order."""
         self._send("STOPPING=1", *_status_lines(status))
 
     def extend_timeout(self, seconds: float) -> None:
-        """Starting or stopping takes this much longer."""
+        """Starting or stopping takes up to this much longer."""
         self._send(f"EXTEND_TIMEOUT_USEC={int(seconds * 1e6)}")
 
     def _send(self, *lines: str) -> None:
@@ -50,12 +50,12 @@ class Notifier:
             with socket.socket(socket.AF_UNIX, flags) as channel:
                 channel.sendto("\n".join(lines).encode(), self._address)
         except OSError:
-            # A manager that is gone or busy must not take the service with it; the next message may arrive.
+            # A manager that is gone or busy must not stop the service; the next message may arrive.
             return
 
 
 def inherited_sockets(environment: MutableMapping[str, str] = os.environ) -> dict[str, socket.socket]:
-    """The listening sockets that the manager handed over, by name; asks once, so that no child asks again."""
+    """The listening sockets passed by the manager, by name. Removes its variables, so that no child takes them, too."""
     pid, count = environment.pop("LISTEN_PID", ""), environment.pop("LISTEN_FDS", "")
     names = environment.pop("LISTEN_FDNAMES", "").split(":")
     if pid != str(os.getpid()) or not count.isdigit():

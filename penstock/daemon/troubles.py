@@ -1,9 +1,9 @@
 """Knows what keeps the daemon from its work, since when, and when that is worth a line in the log.
 
-Trouble is what does not pass by itself. One probe that could not measure is none where others do; three in a row are,
-and so is the first where nothing was ever measured. Budgets and busy hosts pass, unless they have outlasted the advice.
-What ails several sizes alike is one trouble. The log hears of it when it begins, when its reason changes and when it is
-over, and not with every cycle.
+A trouble is something that does not pass by itself. One failed probe is no trouble where others succeed; three in a row
+are, and so is the first one where nothing was ever measured. A spent budget or a busy host passes by itself, unless it
+lasts until the advice expires. The same reason at several sizes is one trouble. A trouble is logged when it begins,
+when its reason changes and when it is over, and not with every cycle.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from penstock.units import format_bytes
 from penstock.vocabulary import Context
 
 FAILURE_COUNT_MIN = 3  # in a row, of an operation in a region
-TOLD_AGAIN_SECONDS = 3600.0  # what comes and goes is told once in this time
-TOLD_COUNT_MAX = 64  # of that, which is remembered
-_DETAIL = re.compile(r"\b[0-9A-Fa-f-]{12,}\b|\$?\d[\d.,:%-]*")  # ids of requests, numbers, dates
+TOLD_AGAIN_SECONDS = 3600.0  # a trouble that comes and goes is logged once in this time
+TOLD_COUNT_MAX = 64  # of these, the last are remembered
+# Request ids, numbers and dates: sentences that differ in these alone are the same trouble.
+_DETAIL = re.compile(r"\b[0-9A-Fa-f-]{12,}\b|\$?\d[\d.,:%-]*")
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
-    """What is wrong, with whom. `operation` is empty for what ails the daemon itself, which `name` then says."""
+    """What is wrong, and where. `operation` is empty for troubles of the daemon itself, which `name` tells apart."""
 
     name: str  # of the operation, or "clock", "database", "listen", "package", "snapshot", "socket", "watched_queue"
     operation: str = ""
@@ -55,11 +56,11 @@ class Trouble:
 class _Open:
     since_at: datetime
     sentence: str
-    is_stopped: bool  # nothing is tried: any try that comes farther ends it, else a measurement does
+    is_stopped: bool  # no probe is tried: then any attempt that gets further ends it, else only a measurement
 
 
 Subject: TypeAlias = tuple[str, str]
-"""An operation and a region, or a name and nothing."""
+"""An operation and its region, or a name and an empty string."""
 
 
 class Troubles:
@@ -72,18 +73,18 @@ class Troubles:
         self._told: dict[tuple[Subject, str], float] = {}  # when, on the monotonic clock
 
     def now(self) -> tuple[Trouble, ...]:
-        """What is wrong, the oldest first; sizes that ail alike are one."""
+        """What is wrong, the oldest first; sizes with the same reason are one trouble."""
         return tuple(sorted(self._grouped().values(), key=lambda trouble: str(trouble.since_at)))
 
     # --- What becomes of a context
 
     def note_measured(self, context: Context) -> None:
-        """It was measured: nothing keeps it from that."""
+        """A probe of the context measured something: its trouble is over."""
         self._failure_counts.pop(_subject(context), None)
         self._end(context)
 
     def note_failed(self, context: Context, reason: str, *, is_known: bool) -> None:
-        """A probe could not measure; `is_known` is that some did here."""
+        """A probe of the context could not measure; `is_known` says whether one ever did."""
         subject = _subject(context)
         self._failure_counts[subject] += 1
         if self._failure_counts[subject] >= (FAILURE_COUNT_MIN if is_known else 1):
@@ -92,23 +93,23 @@ class Troubles:
             self.note_postponed(context)
 
     def note_stopped(self, context: Context, reason: str) -> None:
-        """It is not probed, and will not be until somebody does something."""
+        """The context is not probed, and will not be until somebody intervenes."""
         self._begin(context, reason, is_stopped=True)
 
     def note_postponed(self, context: Context) -> None:
-        """What stopped it is over, and what else is in its way passes by itself."""
+        """The context waits for something that passes by itself: what had stopped it is over."""
         if context in self._open and self._open[context].is_stopped:
             self._end(context)
 
     def note_expired(self, context: Context, sentence: str) -> None:
-        """Its advice is over, for nothing was measured; a reason that is known says more."""
+        """Its advice has expired, as nothing was measured; a trouble that is known already says more, and stays."""
         if context not in self._open:
             self._begin(context, sentence, is_stopped=False)
 
-    # --- What ails the daemon itself
+    # --- Troubles of the daemon itself
 
     def note(self, name: str, sentence: str | None) -> None:
-        """Something else is wrong with what has this name; None is that nothing is."""
+        """Begin or update the trouble of this name, such as "clock"; None ends it."""
         if sentence is None:
             self._end(name)
         else:
@@ -135,7 +136,7 @@ class Troubles:
         return groups
 
     def _tell(self, before: Mapping[tuple[Subject, str], Trouble]) -> None:
-        """What is new, unless it was told lately; and what is over, once nothing of it is left."""
+        """Log new troubles unless logged lately, and subjects of which no trouble is left."""
         after, seconds = self._grouped(), self._clock.monotonic_seconds()
         for group in after.keys() - before.keys():
             told_seconds = self._told.get(group)
@@ -153,7 +154,7 @@ class Troubles:
 
 
 def _merged(group: Trouble | None, key: Context | str, opened: _Open) -> Trouble:
-    """The group with one more that ails alike."""
+    """The group with one more context that has the same reason."""
     if isinstance(key, str):
         return Trouble(name=key, since_at=opened.since_at, sentence=opened.sentence)
     sizes = {*(group.payload_size_bytes if group else ()), key.payload_size_bytes}

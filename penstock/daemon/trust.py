@@ -1,8 +1,8 @@
-"""Knows which reports of applications are taken down at all: what can have happened, and not too much of it.
+"""Knows which reports of applications are accepted: possible ones, and not too many from one user.
 
-Anybody whom the socket admits may report. Shapes and plain contradictions are refused while a report is read
-(`api.wire`); here follows what takes a host, a clock and a memory to see. Which of the reports that were taken down
-are believed is decided beside the measurements, at each fit (`optimizer.reports`).
+Anybody who may use the socket may report. Malformed and contradictory reports are refused while they are parsed
+(`api.wire`); the checks here need the host, the clock and the history. Which of the accepted reports are believed is
+decided at each fit, by comparison with measurements (`optimizer.reports`).
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from penstock.operations.table import OPERATIONS
 from penstock.units import format_rate
 from penstock.vocabulary import Observation, Place
 
-REPORT_COUNT_BURST = 600  # of one user at once; then
-REPORT_COUNT_PER_SECOND = 1.0  # a wrapper that reports each of 100 transfers a second is told to report fewer
+REPORT_COUNT_BURST = 600  # of one user: the size of the token bucket
+REPORT_COUNT_PER_SECOND = 1.0  # its rate: who reports each of 100 transfers a second is told to report fewer
 CEILING_FACTOR_MAX = 2.0  # over the instance's peak in our table, which may be old
-PLACE_COUNT_MAX_PER_USER = 8  # besides those that are probed: each is fitted
+PLACE_COUNT_MAX_PER_USER = 8  # besides those that are probed; each place costs a fit
 PLACE_COUNT_MAX = 64
 USER_COUNT_MAX = 1024
 
 
 @dataclass(slots=True)
 class _Account:
-    """What one user may still report: a bucket that fills by itself, and the places that were spoken of."""
+    """What one user may still report: a token bucket, and the places reported about so far."""
 
     tokens: float
     filled_seconds: float  # on the monotonic clock
@@ -36,7 +36,7 @@ class _Account:
 
 
 class Door:
-    """Lets reports in, user by user. `watched` says which places are probed, or were fitted in an earlier life."""
+    """Accepts or refuses reports, user by user. `watched` returns the places that are probed or have a fit already."""
 
     def __init__(self, clock: Clock, watched: Callable[[], Collection[Place]]) -> None:
         self._clock = clock
@@ -44,13 +44,13 @@ class Door:
         self._accounts: dict[int, _Account] = {}
 
     def refusal(self, report: Observation[Any], uid: int) -> str | None:
-        """Why this report of this user is not taken down; None when it is, and then it counts."""
+        """Why this report of this user is refused; None when it is accepted, which takes a token of the user's."""
         return self._impossible(report) or self._excessive(report, uid)
 
     def _impossible(self, report: Observation[Any]) -> str | None:
         place, rate = report.context.place, report.throughput_bytes_per_second
         row = OPERATIONS[place.operation]
-        metric = row.model.value_metric  # throughput is counted of bytes, whatever a report says by that name
+        metric = row.model.value_metric  # throughput follows from bytes, whatever a measure of that name says
         is_told = metric in row.model.reported_measures and report.measures.get(metric, 0.0) > 0.0
         if report.transferred_bytes == 0 and not is_told:
             return "nothing arrived, so there is nothing to learn from it"
@@ -84,7 +84,7 @@ class Door:
         return None
 
     def _account(self, uid: int) -> _Account | None:
-        """Filled up to now; None when too many other users report at present."""
+        """The user's account, filled up to now; None when too many other users report at present."""
         now_seconds = self._clock.monotonic_seconds()
         account = self._accounts.get(uid)
         if account is None:
@@ -96,7 +96,7 @@ class Door:
         return account
 
     def _forget_idle(self, now_seconds: float) -> bool:
-        """Forget who has not reported for as long as it takes to fill a bucket; whether there was anybody."""
+        """Forget users whose bucket is full again; returns whether there were any."""
         idle = [u for u, a in self._accounts.items() if _tokens(a, now_seconds) >= REPORT_COUNT_BURST]
         for uid in idle:
             del self._accounts[uid]

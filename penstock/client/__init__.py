@@ -1,13 +1,14 @@
-"""What applications import: the standard library only, and never an exception because of penstock.
+"""What applications import: it needs only the standard library, and never raises because of penstock.
 
 from penstock.client import Lease, advise, report
 
 advice = advise("s3_upload", size_bytes)
 advice.setting["thread_count"], advice.setting["part_size_bytes"]
 
-So asks whoever splits and sends by himself. ``penstock.client.boto3`` and ``aiobotocore`` have all that is for those
-SDKs, from a configuration to transfers and queues; ``awscrt`` and ``s3fs`` turn the answer into what these understand,
-``asyncio_client`` asks in an event loop, and ``penstock.client.targets`` has the words of every client, as data.
+This is for applications that split and send by themselves. ``penstock.client.boto3`` and ``aiobotocore`` offer
+configurations, transfers and queues for those SDKs; ``awscrt`` and ``s3fs`` translate advice into arguments of these
+libraries; ``asyncio_client`` asks from an event loop; ``penstock.client.targets`` has the options of every known
+client as data.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Knows how an application gets advice: from the snapshot, else the socket, else as the SDK would do.
+"""Knows how an application gets advice: from the snapshot file, else from the socket, else the SDK's defaults.
 
     from penstock.client.advice import advise
 
     advice = advise("s3_upload", 1 << 30)
     advice.setting["thread_count"], advice.setting["part_size_bytes"], advice.basis
 
-`advise` never raises because of penstock. Without a daemon, or with a damaged or old snapshot, it returns what
-the SDK would do anyway, marked ``basis="default"``, and logs one line. So it does with advice that has expired,
-wherever it comes from: `in_force` is the one place that decides what may be used.
+`advise` never raises because of penstock. Without a daemon, or with a damaged or old snapshot, it returns the SDK's
+defaults, marked ``basis="default"``, and logs one line. The same holds for expired advice, wherever it comes from:
+`in_force` alone decides what may be used.
 """
 
 from __future__ import annotations
@@ -33,27 +33,28 @@ if TYPE_CHECKING:
     from penstock.client.demand import Demand
     from penstock.client.operations import Operation
 
-_NUMBER_MAX = 1e18  # of what is advised: beyond it, and where it is none, a number is damaged
+_NUMBER_MAX = 1e18  # in advice: a larger number, or NaN, is damaged
 _COUNT_MAX = 1_000_000  # of threads, connections, messages
 _SNAPSHOT_BYTES_MAX = 64 << 20
-_REFUSAL_COUNT_MAX = 64  # that are remembered, so that each is said once
-_SIZE_RATIO_MAX = 2.0  # between the size asked for and the size advised on, before the daemon is asked itself
-# An answer takes a millisecond; a transfer is never held up for longer than this.
+_REFUSAL_COUNT_MAX = 64  # remembered, so that each is logged once
+_SIZE_RATIO_MAX = 2.0  # between size asked for and size in the snapshot; beyond it the daemon is asked
+# An answer takes a millisecond; no transfer is held up for longer than this.
 _SOCKET_TIMEOUT_SECONDS = 0.5
 _ANSWER_AGE_SECONDS_MAX = 60.0
-_DEFAULT_AGE_SECONDS_MAX = 5.0  # a daemon that hangs holds an application up once in this time
+_DEFAULT_AGE_SECONDS_MAX = 5.0  # a hung daemon holds an application up at most once in this time
 _ANSWER_COUNT_MAX = 256
 _NO_ANSWER = (OSError, ImportError, ValueError, RecursionError)
-"""What reading an answer raises when it is none, or when there are no files left to import its reader from."""
-_READ_ONLY = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)  # what is a pipe there must not be waited for
+"""What reading an answer raises when it is invalid, or when no descriptor is left to import its parser."""
+_READ_ONLY = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)  # never wait, should the path be a pipe
 
 
 class Advice:
-    """What to use for one operation, and what it rests on.
+    """What to use for one operation, and what it is based on.
 
-    `setting` and `derived` are plain mappings whose names carry their units. `payload_size_bytes` is what the
-    advice is for, within a factor of two of what was asked. `document` is the whole answer, with the
-    prediction and its interval; ignore keys that you do not know.
+    `setting` and `derived` are plain mappings; their names carry units. `payload_size_bytes` is the size that the
+    advice is for, within a factor of two of the size asked for. `basis` is ``"default"`` for the SDK's own defaults;
+    `explanation` gives the reason in words; `expires_at` is an aware datetime, None for the defaults. `document` is the
+    whole answer with the prediction and its interval; ignore keys that you do not know.
     """
 
     def __init__(self, document: Mapping[str, Any]) -> None:
@@ -67,11 +68,11 @@ class Advice:
         self.expires_at: datetime | None = _moment(document.get("expires_at"))
 
     def has_expired(self) -> bool:
-        """Whether its time is over; the SDK's defaults are valid for ever."""
+        """Whether the advice has expired; the SDK's defaults never do."""
         return self.seconds_left() <= 0
 
     def seconds_left(self) -> float:
-        """Until it expires; infinite for the SDK's defaults."""
+        """Seconds until it expires; infinite for the SDK's defaults."""
         if self.expires_at is None:
             return float("inf")
         return (self.expires_at - datetime.now(timezone.utc)).total_seconds()  # noqa: UP017 - Python 3.9
@@ -83,10 +84,10 @@ class Advice:
 
 
 class StaleAdviceError(ValueError):
-    """There is advice, and its time is over; the message says since when and what to do."""
+    """The advice has expired; the message says when, and what to do."""
 
     def __init__(self, advice: Advice) -> None:
-        super().__init__(advice)  # as pickle gives it back
+        super().__init__(advice)  # pickle restores exceptions from their arguments
 
     def __str__(self) -> str:
         ended = self.args[0].expires_at
@@ -97,11 +98,10 @@ class StaleAdviceError(ValueError):
 
 
 def in_force(document: Any, operation: str) -> Advice:
-    """The advice of an answer about this operation, as far as it may be used now.
+    """The advice in an answer about this operation, if it may be used now.
 
-    Raises ValueError for what is no such advice, StaleAdviceError when it has expired.
-
-    A daemon that lives on while its probes fail goes on answering with what it learned last.
+    Raises ValueError if the answer is not such advice, and StaleAdviceError if it has expired: a daemon whose probes
+    fail keeps answering with what it learned last.
     """
     flaw = flaw_of(document)
     if flaw:
@@ -115,35 +115,36 @@ def in_force(document: Any, operation: str) -> Advice:
 
 
 class Adviser:
-    """Reads one snapshot and asks one socket; remembers what it read. Safe to share between threads."""
+    """Reads one snapshot file and asks one socket, and caches the answers. Safe to share between threads."""
 
     def __init__(self, *, socket: str | None = None, snapshot: str | None = None) -> None:
         socket = socket or socket_path()
         self._connections = Connections(socket, timeout_seconds=_SOCKET_TIMEOUT_SECONDS)
         self._snapshot_path = snapshot or snapshot_path(socket)
-        self._descriptor = -1  # of the snapshot that was read, held open; -1 is none
-        self._inode = self._modified_ns = 0  # of that file
-        self._lock = allocate_lock()  # for exchanging that file
+        self._descriptor = -1  # of the snapshot that was read, held open; -1 if there is none
+        self._inode = self._modified_ns = 0  # of that snapshot
+        self._lock = allocate_lock()  # held while the snapshot is replaced
         self._process_id = os.getpid()
         self._standing: tuple[Advice, ...] = ()
         self._answers: dict[tuple[object, ...], tuple[float, Advice]] = {}
-        self._silence = (0.0, "")  # until when a daemon that hangs is not asked, and what is said of it
+        self._silence = (0.0, "")  # until when a hung daemon is left alone, and the message meanwhile
         self._has_complained = False  # since the last answer
         self._refusals: set[str] = set()
 
     def advise(self, operation: Operation, payload_size_bytes: int | str, **demand: Unpack[Demand]) -> Advice:
-        """The advice for this operation, payload size and demand; the SDK's defaults when there is none.
+        """The advice for this operation, payload size and demand; the SDK's defaults if there is none. Never raises.
 
-        The size may be text, such as ``"1GiB"``. `demand` takes the names of the socket's query: region, objective,
-        memory_bytes_max, ... What the daemon does not know, or cannot read, gets the defaults and a line in the log.
-        Where the memory of this process is limited, as in a pod, half of that is memory_bytes_max, unless you state it.
+        The size is in bytes, or text such as ``"1GiB"``. `demand` takes the parameters of the socket's query: region,
+        objective, memory_bytes_max, ... If the daemon does not know a parameter or cannot read its value, the answer is
+        the defaults, and a line in the log. Where the memory of this process is limited, as in a pod, memory_bytes_max
+        is half of the limit unless you state it.
 
-        A daemon that hangs is waited for half a second in all, and then left alone for five, whatever is asked; a host
-        without time for this process may add to that.
+        A hung daemon delays this by half a second in all, and is then left alone for five seconds, whatever is asked;
+        on a starved host it may take longer.
         """
         try:
             return self._advise(operation, payload_size_bytes, demand)
-        except Exception as trouble:  # noqa: BLE001 - whatever it is, an application is not hurt by it
+        except Exception as trouble:  # noqa: BLE001 - whatever it is, it must not reach the application
             return self._default(operation, 0, trouble)
 
     def _advise(self, operation: str, payload_size_bytes: int | str, demand: Mapping[str, object]) -> Advice:
@@ -163,7 +164,7 @@ class Adviser:
             standing = None if demand else self._nearest(operation, payload_size_bytes)
             if share is not None and (standing is None or standing.derived.get("memory_bytes", 0) > share):
                 standing, demand = None, {**demand, "memory_bytes_max": share}
-            if standing is None and payload_size_bytes == 0:  # an empty file is nobody's mistake
+            if standing is None and payload_size_bytes == 0:  # an empty file is no mistake
                 return default_advice(operation, 0, "there is nothing to be moved")
             advice = standing or self._ask_who_answers(operation, payload_size_bytes, demand)
         except (NoDaemonError, *_NO_ANSWER) as trouble:
@@ -175,11 +176,11 @@ class Adviser:
         return advice
 
     def _refresh(self) -> None:
-        """Read the snapshot again if it is another one: else this is one fstat, half as dear as a stat of the path."""
+        """Read the snapshot again if it was replaced; else this costs one fstat, half as much as a stat of the path."""
         if not self._is_current():
-            if self._process_id != os.getpid():  # another thread may have held the lock when this one forked
+            if self._process_id != os.getpid():  # a thread of the parent may have held the lock at the fork
                 self._lock, self._process_id = allocate_lock(), os.getpid()
-            # In time: a signal handler may have interrupted its holder.
+            # With a timeout: this may be a signal handler that has interrupted the lock's holder.
             if self._lock.acquire(timeout=_SOCKET_TIMEOUT_SECONDS):
                 try:
                     if not self._is_current():
@@ -188,10 +189,10 @@ class Adviser:
                     self._lock.release()
 
     def _is_current(self) -> bool:
-        """Whether the file that is held open still has its name: the daemon replaces it by another."""
+        """Whether the open file still has its name: the daemon publishes by replacing it."""
         try:
             held = os.fstat(self._descriptor)
-        except OSError:  # there was no file, or the application has closed what it did not open
+        except OSError:  # there was no file, or the application closed a descriptor that is not its own
             return False
         return held.st_nlink > 0 and held.st_mtime_ns == self._modified_ns and held.st_ino == self._inode
 
@@ -200,7 +201,7 @@ class Adviser:
         try:
             self._descriptor = os.open(self._snapshot_path, _READ_ONLY)
             opened = os.fstat(self._descriptor)
-            self._inode, self._modified_ns = opened.st_ino, -1  # not read yet
+            self._inode, self._modified_ns = opened.st_ino, -1  # -1: not read yet
             self._standing, self._answers = _read_snapshot(self._descriptor, opened.st_size), {}
             self._modified_ns = opened.st_mtime_ns
         except _NO_ANSWER:
@@ -208,19 +209,19 @@ class Adviser:
                 self._standing, self._answers = (), {}
 
     def _close(self) -> None:
-        """Let go of the file, unless the application has given its number to another meanwhile."""
+        """Close the snapshot, unless its descriptor number now belongs to another file of the application."""
         descriptor, self._descriptor = self._descriptor, -1
         try:
             if os.fstat(descriptor).st_ino == self._inode:
                 os.close(descriptor)
         except OSError:
-            pass  # there is none
+            pass  # it is not open
 
     def __del__(self) -> None:
         self._close()
 
     def _nearest(self, operation: str, payload_size_bytes: int) -> Advice | None:
-        """The advice that stands for about this size, if there is any that has not expired."""
+        """The advice from the snapshot for about this size, if there is any that has not expired."""
 
         def ratio(advice: Advice) -> float:
             small, large = sorted((advice.payload_size_bytes, payload_size_bytes))
@@ -236,7 +237,7 @@ class Adviser:
     def _ask_who_answers(
         self, operation: str, payload_size_bytes: int, demand: Mapping[str, object]
     ) -> Advice:
-        """Ask, unless a daemon has just been waited for in vain: files of a hundred sizes are a hundred questions."""
+        """Ask the daemon, unless it has just been waited for in vain: a hundred file sizes are a hundred questions."""
         begun_at = time.monotonic()
         until, sentence = self._silence
         if begun_at < until:
@@ -267,7 +268,7 @@ class Adviser:
         self._answers[question] = (time.monotonic() + min(age_seconds_max, advice.seconds_left()), advice)
 
     def _default(self, operation: str, payload_size_bytes: int, trouble: Exception) -> Advice:
-        """Said once: that nobody answers until somebody does, each refusal for ever."""
+        """The SDK's defaults, logged once: a missing daemon once until it answers again, each refusal once for ever."""
         sentence = str(trouble)
         is_refusal = not isinstance(trouble, (NoDaemonError, StaleAdviceError))
         if not (sentence in self._refusals if is_refusal else self._has_complained):
@@ -279,18 +280,21 @@ class Adviser:
         return default_advice(operation, payload_size_bytes, sentence)
 
 
-_advisers: dict[tuple[str | None, str | None], Adviser] = {}  # by what the environment says
+_advisers: dict[tuple[str | None, str | None], Adviser] = {}  # by PENSTOCK_SOCKET and PENSTOCK_SNAPSHOT
 
 
 def advise(operation: Operation, payload_size_bytes: int | str, **demand: Unpack[Demand]) -> Advice:
-    """The advice for an operation ("s3_upload", "s3_download", "sqs_delivery") and a payload size: there is some.
+    """The advice for an operation ("s3_upload", "s3_download", "sqs_delivery") and a payload size. Never raises.
 
-    The size is in bytes, or text such as ``"1GiB"``. For what is no size there are the SDK's defaults.
+    The size is in bytes, or text such as ``"1GiB"``. Without a daemon, or for a size that cannot be read, the result
+    holds the SDK's defaults and has ``basis="default"``; for an unknown operation its `setting` is empty. A daemon that
+    hangs is waited for half a second. `demand` takes the parameters of the socket's query, as `Adviser.advise`
+    explains.
 
-    The direction of a transfer is in the operation's name, and each has settings of its own.
+    Uploads and downloads are operations of their own, with settings of their own.
 
-    Paths come from PENSTOCK_SOCKET and PENSTOCK_SNAPSHOT, which is else beside the socket; the usual ones are under
-    /run/penstock.
+    Paths come from PENSTOCK_SOCKET and PENSTOCK_SNAPSHOT; by default the socket is in /run/penstock and the snapshot
+    beside the socket.
     """
     environment = (os.environ.get("PENSTOCK_SOCKET"), os.environ.get("PENSTOCK_SNAPSHOT"))
     adviser = _advisers.get(environment)
@@ -300,7 +304,7 @@ def advise(operation: Operation, payload_size_bytes: int | str, **demand: Unpack
 
 
 def default_advice(operation: str, payload_size_bytes: int, reason: str) -> Advice:
-    """What the SDK does by itself, marked as such; `reason` says why there is no other advice."""
+    """The SDK's own defaults, marked as such; `reason` says why there is no other advice."""
     known = SDK_DEFAULTS.get(operation if isinstance(operation, str) else "", {"setting": {}, "derived": {}})
     return Advice(
         {
@@ -315,7 +319,7 @@ def default_advice(operation: str, payload_size_bytes: int, reason: str) -> Advi
 
 
 def _read_snapshot(descriptor: int, size_bytes: int) -> tuple[Advice, ...]:
-    """The advice in the file; nothing when it is damaged. Raises OSError."""
+    """The valid advice in the file; none when the file is damaged. Raises OSError."""
     import json
 
     if size_bytes > _SNAPSHOT_BYTES_MAX:
@@ -329,7 +333,7 @@ def _read_snapshot(descriptor: int, size_bytes: int) -> tuple[Advice, ...]:
 
 
 def flaw_of(document: Any) -> str:
-    """What is wrong with an answer, or nothing: a damaged file must not become a damaged transfer."""
+    """What is wrong with an answer; empty if nothing is: a damaged file must not lead to a damaged transfer."""
     if not (
         isinstance(document, dict)
         and all(isinstance(document.get(name), str) for name in ("operation", "basis", "explanation"))
@@ -339,7 +343,7 @@ def flaw_of(document: Any) -> str:
         and _are_numbers(document.get("derived"))
         and _moment(document.get("expires_at")) is not None
         and isinstance(document.get("demand", {}), dict)
-        # Of objects to be moved there may be more than of anything that is advised.
+        # Checked as "objects": there may be more objects to move than the limit on any advised count.
         and _are_numbers({"objects": document.get("demand", {}).get("object_count", 1)})
     ):
         return "what the daemon answers is no advice"

@@ -1,4 +1,4 @@
-"""Knows how to get advice, and a share of the host, inside an event loop without holding it up."""
+"""Knows how to get advice, and a share of the host, inside an event loop without blocking it."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ async def advise(operation: Operation, payload_size_bytes: int | str, **demand: 
 
 
 class AsyncLease(Share):
-    """A `penstock.client.lease.Lease` for `async with`: the same arguments but `on_change`, the same properties.
+    """A `penstock.client.lease.Lease` for `async with`: the same arguments except `on_change`, the same properties.
 
-    It is taken and given back in a thread; `changes` waits for new shares.
+    Taking it blocks a thread and not the loop. Wait for new shares with `changes`.
     """
 
     def __init__(
@@ -39,12 +39,12 @@ class AsyncLease(Share):
         self._lease = Lease(operation, payload_size_bytes, on_change=self._tell, **options)
 
     @property
-    def advice(self) -> Advice:  # type: ignore[override]  # which nobody sets here
+    def advice(self) -> Advice:  # type: ignore[override]  # a property: nobody sets it here
         """The newest share."""
         return self._lease.advice
 
     async def __aenter__(self) -> AsyncLease:
-        """Take it: the share is there when this returns, if a daemon is."""
+        """Take the lease: if there is a daemon, the share is known when this returns."""
         self._has_changed()
         taking = in_thread(self._lease.__enter__)
         try:
@@ -58,7 +58,7 @@ class AsyncLease(Share):
         self._lease.leave()
 
     async def changes(self) -> AsyncGenerator[Advice, None]:
-        """The share now, and each one that follows; who is slow hears the newest."""
+        """The current share, and each later one; a slow consumer skips to the newest."""
         has_changed = self._has_changed()
         while True:
             has_changed.clear()
@@ -66,7 +66,7 @@ class AsyncLease(Share):
             await has_changed.wait()
 
     def _has_changed(self) -> asyncio.Event:
-        """Of the loop that runs: it may be made before there is one, and be held in several, one after another."""
+        """The event of the running loop: a lease may be made before any loop runs, and be held in several in turn."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._event, self._loop = asyncio.Event(), loop
@@ -77,4 +77,4 @@ class AsyncLease(Share):
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(self._event.set)
         except RuntimeError:
-            pass  # the loop was closed, and nobody waits there
+            pass  # the loop is closed, so nobody waits there

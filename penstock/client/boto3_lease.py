@@ -1,4 +1,4 @@
-"""Knows how a boto3 client keeps to a lease while a transfer is under way.
+"""Knows how a boto3 client follows its lease while a transfer is under way.
 
     from penstock.client import boto3_lease
 
@@ -6,10 +6,10 @@
         boto3_lease.follow(s3, lease)
         s3.upload_file(path, bucket, key, Config=TransferConfig(max_concurrency=32))
 
-boto3's transfer manager fixes its number of threads when a transfer begins. What can follow the share are the
-requests: each thread waits for its turn before it sends its next part, so that there are never more parts under way
-on this client than the lease allows. Give the transfer the threads that it would use alone; those that wait cost
-their stacks. Nothing of boto3 is imported, and only its public events are used.
+boto3's transfer manager fixes its number of threads when a transfer begins. Its requests can still follow the share:
+each thread waits for its turn before it sends its next part, so this client never has more parts in flight than the
+lease allows. Give the transfer the threads that it would use alone; a waiting thread costs only its stack. Nothing of
+boto3 is imported, and only its public events are used.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 OPERATIONS = ("UploadPart", "PutObject")
-_LOOK_SECONDS = 0.5  # a share that has grown is noticed at the next answer, and after this at the latest
+_LOOK_SECONDS = 0.5  # a larger share is noticed at the next answer, and after this time at the latest
 
 
 class Turns(OfOneProcess):
-    """Lets as many requests at a time through as a lease has threads; a thread may have one."""
+    """Lets as many requests at a time pass as the lease has threads; each thread may have one."""
 
     def __init__(self, lease: Share) -> None:
         self._lease, self._process_id = lease, os.getpid()
@@ -37,7 +37,7 @@ class Turns(OfOneProcess):
 
     @property
     def held_count(self) -> int:
-        """How many requests are under way."""
+        """How many requests are in flight."""
         return len(self._holders)
 
     def take(self, **_: object) -> None:
@@ -49,13 +49,13 @@ class Turns(OfOneProcess):
             self._holders.add(threading.get_ident())
 
     def give_back(self, **_: object) -> None:
-        """Let the next one through; who holds nothing gives nothing."""
+        """End this thread's turn, and let the next thread pass; harmless for a thread without a turn."""
         with self._changed:
             self._holders.discard(threading.get_ident())
             self._changed.notify()
 
     def _begin_anew(self) -> None:
-        """Nobody holds in a child what threads of its parent held."""
+        """In a forked child no thread holds a turn."""
         self._changed = threading.Condition()
         self._holders: set[int] = set()
 
@@ -67,7 +67,7 @@ class Turns(OfOneProcess):
 
 
 def follow(client: Any, lease: Share) -> Turns:
-    """Let every upload of this boto3 S3 client keep to the lease, from now on and for as long as the client lives."""
+    """Have every upload of this boto3 S3 client respect the lease, from now on and for as long as the client lives."""
     turns = Turns(lease)
     for operation in OPERATIONS:
         client.meta.events.register(f"before-call.s3.{operation}", turns.take)

@@ -1,7 +1,7 @@
 """Knows how to speak HTTP over the daemon's unix socket, and where that socket is.
 
-It is the part of HTTP/1.1 that the daemon uses, by hand: an answer has a Content-Length, or it is a stream that ends
-with its connection. `http.client` takes longer to parse an answer than the daemon takes to give it.
+It implements by hand the part of HTTP/1.1 that the daemon uses: an answer has a Content-Length, or it is a stream that
+ends with its connection. `http.client` takes longer to parse an answer than the daemon takes to give it.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
 
 SOCKET_PATH = "/run/penstock/penstock.sock"
 SNAPSHOT_NAME = "recommendations.json"  # beside the socket
-_IDLE_COUNT_MAX = 8  # connections kept; more threads than that at a time connect anew
+_IDLE_COUNT_MAX = 8  # connections kept; if more threads ask at a time, the others connect anew
 _RECEIVE_BYTES = 64 * 1024
 _HEAD_BYTES_MAX = 2 * _RECEIVE_BYTES
 _LINE_BYTES_MAX = 16 << 20
 _SEE_LOG = "see its log"
-_FULL_PAUSE_SECONDS = 0.01  # before a daemon whose queue of callers is full is tried again
+_FULL_PAUSE_SECONDS = 0.01  # before a daemon whose listen queue is full is tried again
 
 
 class NoDaemonError(Exception):
-    """Nobody answers on the socket; the message says what to do."""
+    """No daemon answers on the socket; the message says what to do."""
 
 
 class SilentError(NoDaemonError):
-    """Somebody holds the socket, and gives no answer, or none to this user: what is so, and what to do about it."""
+    """A daemon holds the socket but does not answer, or not this user: `sentence` says so, `remedy` what to do."""
 
     def __init__(self, sentence: str, remedy: str) -> None:
-        super().__init__(sentence, remedy)  # as pickle gives them back
+        super().__init__(sentence, remedy)  # pickle restores exceptions from their arguments
         self.sentence = sentence
         self.remedy = remedy
 
@@ -41,10 +41,10 @@ class SilentError(NoDaemonError):
 
 
 class RefusedError(NoDaemonError):
-    """The daemon does not give the stream that was asked for; the message is its own sentence."""
+    """The daemon refuses the stream; the message is the daemon's own, `status` the HTTP status."""
 
     def __init__(self, status: int, message: str) -> None:
-        super().__init__(status, message)  # as pickle gives them back
+        super().__init__(status, message)  # pickle restores exceptions from their arguments
         self.status = status
 
     def __str__(self) -> str:
@@ -52,7 +52,7 @@ class RefusedError(NoDaemonError):
 
 
 class Answer:
-    """What the daemon said: the status, the type and the bytes of the body."""
+    """The daemon's answer: status, content type and body."""
 
     __slots__ = ("body", "content_type", "status")
 
@@ -70,18 +70,17 @@ def socket_path() -> str:
 def snapshot_path(socket: str) -> str:
     """Where the daemon of this socket publishes its advice: PENSTOCK_SNAPSHOT, or beside the socket.
 
-    Who names the socket of another daemon must not read what the one at the usual place says.
+    Beside, because whoever names another daemon's socket must not read the usual daemon's snapshot.
     """
     beside = os.path.join(os.path.dirname(socket), SNAPSHOT_NAME)  # noqa: PTH118, PTH120 - pathlib costs an import
     return os.environ.get("PENSTOCK_SNAPSHOT") or beside
 
 
 class Connections:
-    """Asks one socket, and keeps its connections for the next question. Safe to share between threads.
+    """Asks one socket, and keeps its connections for later questions. Safe to share between threads.
 
-    `timeout_seconds` is the most that a question waits for the daemon, from connecting to the last byte of the answer.
-    A connection that the daemon has closed meanwhile, as a restart does, is replaced without a word. A forked child
-    connects anew.
+    A question takes at most `timeout_seconds` from connecting to the last byte of the answer. A connection that the
+    daemon closed meanwhile, as in a restart, is replaced silently. A forked child opens its own connections.
     """
 
     def __init__(self, path: str, *, timeout_seconds: float = 5.0) -> None:
@@ -91,9 +90,9 @@ class Connections:
         self._process_id = os.getpid()
 
     def ask(self, method: str, target: str, *, body: bytes | None = None) -> Answer:
-        """One question, one answer. Raises NoDaemonError.
+        """Send one request and return its answer. Raises NoDaemonError.
 
-        Only a GET goes over a kept connection: what changes something must not be sent twice.
+        Only a GET reuses a connection, and so may be sent twice: a request that changes something must not be.
         """
         request, end_seconds = _request(method, target, body), _end_seconds(self._timeout_seconds)
         kept = self._take() if method == "GET" else None
@@ -102,13 +101,13 @@ class Connections:
                 try:
                     return self._exchange(kept, request, end_seconds)
                 except ConnectionError:
-                    pass  # it had been closed before the question arrived
+                    pass  # the daemon had closed it before the question arrived
             return self._exchange(_connect(self._path, end_seconds), request, end_seconds)
         except (OSError, ValueError) as trouble:
             raise _no_answer(self._path, trouble) from trouble
 
     def close(self) -> None:
-        """Close what is kept; the next question connects anew."""
+        """Close the idle connections; the next question connects anew."""
         while (connection := self._take()) is not None:
             connection.close()
 
@@ -116,7 +115,7 @@ class Connections:
         self.close()
 
     def _take(self) -> socket.socket | None:
-        if self._process_id != os.getpid():  # a child: the parent goes on using what was open
+        if self._process_id != os.getpid():  # in a forked child: the parent goes on using these connections
             inherited, self._idle, self._process_id = self._idle, [], os.getpid()
             for connection in inherited:
                 connection.close()
@@ -149,7 +148,7 @@ def ask(
     body: bytes | None = None,
     timeout_seconds: float = 5.0,
 ) -> Answer:
-    """One question over a connection of its own. Raises NoDaemonError."""
+    """Send one request over a connection of its own. Raises NoDaemonError."""
     connections = Connections(path, timeout_seconds=timeout_seconds)
     try:
         return connections.ask(method, with_parameters(target, parameters), body=body)
@@ -158,12 +157,12 @@ def ask(
 
 
 class Stream:
-    """An answer that does not end, line by line. `close` may be called from another thread."""
+    """An answer without an end, read line by line. `close` may be called from another thread."""
 
     def __init__(
         self, path: str, method: str, target: str, body: bytes | None, timeout_seconds: float
     ) -> None:
-        """Ask, and wait for the beginning of the answer. Raises NoDaemonError, or RefusedError."""
+        """Send the request and wait for the head of the answer. Raises NoDaemonError, or RefusedError."""
         self._path = path
         end_seconds = _end_seconds(timeout_seconds)
         self._connection = _connect(path, end_seconds)
@@ -178,20 +177,20 @@ class Stream:
             raise
 
     def has_more(self, *, within_seconds: float) -> bool:
-        """Whether something is there to be read, its end included, before this time is up."""
+        """Whether there is something to read within this time; the end of the stream counts."""
         if b"\n" in self._received:
             return True
         try:
-            import select  # which takes a file, too
+            import select  # may fail for want of a file descriptor
 
             poll = select.poll()
             poll.register(self._connection, select.POLLIN)
             return bool(poll.poll(max(0.0, 1000 * within_seconds)))
-        except (OSError, ValueError, ImportError):  # it was closed meanwhile
+        except (OSError, ValueError, ImportError):  # closed meanwhile, or no descriptor: `line` shows which
             return True
 
     def line(self, *, timeout_seconds: float | None = None) -> bytes | None:
-        """The next line, waiting for as long as it takes; None when the daemon has ended it. Raises NoDaemonError."""
+        """The next line, by default without a timeout; None when the daemon ended the stream. Raises NoDaemonError."""
         try:
             end_seconds = _end_seconds(timeout_seconds)
             while b"\n" not in self._received:
@@ -207,22 +206,22 @@ class Stream:
         return line
 
     def close(self) -> None:
-        """End it, also while another thread waits for its next line."""
+        """End the stream, also while another thread waits for its next line."""
         import socket
 
         try:  # noqa: SIM105 - contextlib costs an application an import
             self._connection.shutdown(socket.SHUT_RDWR)
         except OSError:
-            pass  # it has ended already
+            pass  # it has already ended
         self._connection.close()
 
     def forget(self) -> None:
-        """Let go of it in a forked child: the parent's stays open."""
+        """Close a forked child's copy; the parent's connection stays open."""
         self._connection.close()
 
 
 def stream(path: str, target: str) -> Iterator[bytes]:
-    """The lines of an answer that does not end, for as long as the daemon lives. Raises NoDaemonError."""
+    """The lines of an endless answer, for as long as the daemon lives. Raises NoDaemonError."""
     answer = Stream(path, "GET", target, None, 5.0)
     try:
         while (line := answer.line()) is not None:
@@ -232,7 +231,7 @@ def stream(path: str, target: str) -> Iterator[bytes]:
 
 
 def with_parameters(target: str, parameters: Mapping[str, str] | None) -> str:
-    """The target with its query."""
+    """The target with its query string."""
     if not parameters:
         return target
     from urllib.parse import urlencode
@@ -243,15 +242,15 @@ def with_parameters(target: str, parameters: Mapping[str, str] | None) -> str:
 def _connect(path: str, end_seconds: float) -> socket.socket:
     connection = None
     try:
-        import socket  # which takes files, too
+        import socket  # may fail for want of file descriptors
 
         family = getattr(socket, "AF_UNIX", None)
         if family is None:
             raise NoDaemonError("no daemon can be asked here: this Python has no unix sockets")
         connection = socket.socket(family, socket.SOCK_STREAM)
         _enter(connection, path, end_seconds)
-    except (OSError, ImportError, ValueError) as trouble:  # ValueError: text that is no path
-        if connection is not None:  # it is when there are no more descriptors
+    except (OSError, ImportError, ValueError) as trouble:  # ValueError: the text cannot be a path
+        if connection is not None:  # None when no descriptor was left
             connection.close()
         reason = getattr(trouble, "strerror", None) or str(trouble)
         if isinstance(trouble, PermissionError):
@@ -271,7 +270,7 @@ def _connect(path: str, end_seconds: float) -> socket.socket:
 
 
 def _enter(connection: socket.socket, path: str, end_seconds: float) -> None:
-    """Connect. A daemon whose queue of callers is full says so at once, whatever the timeout: it is tried again."""
+    """Connect. A full listen queue fails at once, whatever the timeout, so it is tried again until the time is up."""
     while True:
         _bound(connection, end_seconds)
         try:
@@ -289,14 +288,14 @@ def _request(method: str, target: str, body: bytes | None, *, version: str = "1.
 
 
 def _no_answer(path: str, trouble: Exception) -> SilentError:
-    if isinstance(trouble, ConnectionError):  # so one ends that is started anew, and none that hangs
+    if isinstance(trouble, ConnectionError):  # a restart, not a hang
         gone = f"the daemon on {path} went away before it had answered ({trouble})"
         return SilentError(gone, f"ask again, since it may be starting anew; else {_SEE_LOG}")
     return SilentError(f"the daemon on {path} accepts connections but does not answer ({trouble})", _SEE_LOG)
 
 
 def _begin(connection: socket.socket, end_seconds: float) -> bytes:
-    """Read the head of a stream; what came behind it. Raises OSError, ValueError, RefusedError."""
+    """Read the head of a stream; return what follows it. Raises OSError, ValueError, RefusedError."""
     head, rest = _read_head(connection, end_seconds)
     if _status(head) != 200:
         body, _ = _read_body(connection, head, rest, end_seconds)
@@ -313,12 +312,12 @@ def _read_answer(connection: socket.socket, end_seconds: float) -> tuple[Answer,
 
 
 def _end_seconds(timeout_seconds: float | None) -> float:
-    """When all of an answer must be there: one that trickles holds nobody up for longer than one that hangs."""
+    """When the whole answer must have arrived: an answer that trickles delays nobody longer than one that hangs."""
     return time.monotonic() + (float("inf") if timeout_seconds is None else timeout_seconds)
 
 
 def _bound(connection: socket.socket, end_seconds: float) -> None:
-    """Let the next step take no longer than what is left for all of them. Raises TimeoutError."""
+    """Limit the next step to the time left for all of them. Raises TimeoutError."""
     left_seconds = end_seconds - time.monotonic()
     if left_seconds <= 0.0:
         raise TimeoutError("its answer takes too long")
@@ -331,7 +330,7 @@ def _receive(connection: socket.socket, size_bytes: int, end_seconds: float) -> 
 
 
 def _read_head(connection: socket.socket, end_seconds: float) -> tuple[bytes, bytes]:
-    """The head in lower case, which none of its values minds, and what came behind it."""
+    """The head in lower case, which is harmless for every value read from it, and the bytes after it."""
     data = b""
     while True:
         received = _receive(connection, _RECEIVE_BYTES, end_seconds)
@@ -344,7 +343,7 @@ def _read_head(connection: socket.socket, end_seconds: float) -> tuple[bytes, by
 
 
 def _read_body(connection: socket.socket, head: bytes, rest: bytes, end_seconds: float) -> tuple[bytes, bool]:
-    """What Content-Length promises, else all until the end; and whether the connection stays open."""
+    """Content-Length bytes, or all bytes up to the end; and whether the connection stays open."""
     promised = _header(head, b"\r\ncontent-length:")
     length = int(promised) if promised else None
     parts, missing = [rest], (_LINE_BYTES_MAX if length is None else length) - len(rest)

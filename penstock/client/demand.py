@@ -1,19 +1,20 @@
-"""Knows what may be stated with a question, for editors and type checkers: the names of the socket's query.
+"""Knows what a question may state, for editors and type checkers: the parameters of the socket's query.
 
-Nothing of penstock imports this at run time. A name that is not here is an error to a checker; at run time the daemon
-refuses it, and the application gets the SDK's defaults and a line in its log: what was misspelled may be a limit.
+Nothing in penstock imports this at run time. A type checker reports a name that is not here; at run time the daemon
+refuses it, because a misspelled parameter may have been a limit, and the application gets the SDK's defaults and a line
+in its log.
 """
 
 from __future__ import annotations
 
 from typing import Literal, TypedDict, Union
 
-_Size = Union[int, str, None]  # noqa: UP007 - evaluated, and Python 3.9 has no other way
+_Size = Union[int, str, None]  # noqa: UP007 - evaluated at run time, where Python 3.9 has no other way
 _Number = Union[float, str, None]  # noqa: UP007
 
 
 class CommonDemand(TypedDict, total=False):
-    """What any question may state; sizes may be text such as ``"512MiB"``."""
+    """What any question may state; sizes and rates in bytes (per second), or as text such as ``"512MiB"``."""
 
     objective: Literal["throughput", "peak", "latency", "frugal"]
     regime: Literal["auto", "sustained", "burst"]
@@ -35,7 +36,7 @@ class TransferDemand(CommonDemand, total=False):
 
 
 class DeliveryDemand(CommonDemand, total=False):
-    """What an application of a queue may state; durations may be text such as ``"20ms"``."""
+    """What an application of a queue may state; times in seconds, or as text such as ``"20ms"``."""
 
     message_rate_per_second: _Number
     message_group_count: int | None
@@ -45,11 +46,11 @@ class DeliveryDemand(CommonDemand, total=False):
 
 
 class Demand(TransferDemand, DeliveryDemand, total=False):
-    """Both, for what takes the operation as an argument."""
+    """Both, for functions that take the operation as an argument."""
 
 
 class LeaseOptions(Demand, total=False):
-    """Whose share it is beside that, which `penstock.client.lease.Lease` explains."""
+    """The demand, and the options that `penstock.client.lease.Lease` explains."""
 
     weight: float
     resource: str

@@ -1,4 +1,4 @@
-"""Knows how an application holds its share of the host for the time of its transfers.
+"""Knows how an application holds its share of the host while it transfers.
 
     from penstock.client.lease import Lease
 
@@ -6,11 +6,11 @@
         for path in paths:
             upload(path, threads=lease.setting["thread_count"])
 
-The share changes when other applications come and go: read `lease.setting` before each transfer. A thread listens to
-the daemon; it takes the lease again when the daemon was restarted. Nothing here raises because of penstock: without
-a daemon, or once the share has expired, `setting` is what the SDK does by itself, and `basis` says so.
+The share changes as other applications come and go: read `lease.setting` before each transfer. A thread listens to the
+daemon, and takes the lease again after the daemon restarted. Nothing here raises because of penstock: without a daemon,
+or once the share has expired, `setting` holds the SDK's own defaults and `basis` is "default".
 
-A lease belongs to the process that took it. A forked child keeps the last share that it saw and is told no other;
+A lease belongs to the process that took it. A forked child keeps the last share that it saw, and receives no updates;
 let each process take its own.
 """
 
@@ -36,38 +36,39 @@ if TYPE_CHECKING:
     from penstock.client.demand import Demand
     from penstock.client.operations import Operation
 
-_CONNECT_SECONDS_MAX = 0.5  # for so long, and once, a daemon that hangs holds an application up
-# The thread holds nobody up: where a hundred come back at once, each waits until the daemon has seen to the others.
+# How long entering a lease waits for the answer to begin, and then again for the first share.
+_CONNECT_SECONDS_MAX = 0.5
+# For the listening thread, which holds nobody up: of a hundred that reconnect at once, the last one waits this long.
 _AGAIN_SECONDS_MAX = 10.0
-_PAUSE_SECONDS_MIN = 0.2  # before the daemon is asked again; doubled each time
+_PAUSE_SECONDS_MIN = 0.2  # before the daemon is asked again; doubles each time
 _PAUSE_SECONDS_MAX = 30.0
-_LOOK_SECONDS = 60.0  # after this at the latest a share is looked at that a stepping clock has made expire
+_LOOK_SECONDS = 60.0  # between checks whether a share has expired, in case the clock was stepped
 _CLAIM_IS_WRONG = 400
 
 
 class Share:
-    """What may be used now: the newest advice of a lease, in its parts."""
+    """What may be used now: the parts of a lease's newest advice."""
 
     advice: Advice
 
     @property
     def setting(self) -> Mapping[str, Any]:
-        """What to use now: the names carry their units."""
+        """The setting to use now; names carry their units. The SDK's defaults without a daemon."""
         return self.advice.setting
 
     @property
     def derived(self) -> Mapping[str, Any]:
-        """The rest of the bundle for this share: the pool of connections, ..."""
+        """The other advised values for this share, such as the connection pool."""
         return self.advice.derived
 
     @property
     def basis(self) -> str:
-        """What the share rests on; "default" when there is no daemon."""
+        """What the share is based on; "default" without a daemon."""
         return self.advice.basis
 
     @property
     def host_fraction(self) -> float | None:
-        """Of what the host can do; None while nothing is known, or nobody answers."""
+        """The share as a fraction of the host's capacity; None while nothing is known or no daemon answers."""
         fraction: float | None = self.advice.document.get("host_fraction")
         return fraction
 
@@ -75,9 +76,12 @@ class Share:
 class Lease(Share):
     """A share of this host, from `__enter__` to `__exit__`.
 
-    `weight` (0.1 to 10) says how much it counts beside the others, `resource` names what is contended for (a queue;
-    nothing for S3), `client` is a name for people. `demand` takes the names of the socket's query. `on_change` is
-    called with the new `Advice` by the listening thread; it must be quick, and must not raise.
+    `weight` (0.1 to 10) is how much this lease counts against the others; `resource` names what is contended for (the
+    queue; leave it empty for S3); `client` is a name for people to read. `demand` takes the parameters of the socket's
+    query. `on_change` is called with the new `Advice` whenever the setting changes, first by the thread that enters the
+    lease and later by the listening thread; it must be quick, and must not raise.
+
+    Wrong arguments do not raise either: the daemon refuses the claim, the log says why, and the SDK's defaults remain.
     """
 
     def __init__(
@@ -107,25 +111,25 @@ class Lease(Share):
         self.advice = self._default
         self._stream: Stream | None = None
         self._has_ended = threading.Event()
-        self._changing = threading.Lock()  # whether it has ended, and the stream that it has
+        self._changing = threading.Lock()  # guards _has_ended together with _stream
         self._entering = threading.Lock()
-        self._entered_count = 0  # by threads that share it, or by blocks in one another
+        self._entered_count = 0  # by threads that share it, and by nested blocks
         self._has_complained = False
 
     def __enter__(self) -> Lease:
-        """Take it, unless it is held: the share is there when this returns, if a daemon is."""
+        """Take the lease, unless it is held already; with a daemon the share is known when this returns."""
         with self._entering:
             self._entered_count += 1
             if self._entered_count == 1:
                 try:
                     self._begin()
-                except BaseException:  # Ctrl-C: nobody will leave
+                except BaseException:  # such as Ctrl-C: then `__exit__` is never called
                     self.close()
                     raise
         return self
 
     def _begin(self) -> None:
-        self._has_ended = has_ended = threading.Event()  # what listens since an earlier time has its own
+        self._has_ended = has_ended = threading.Event()  # a thread left from an earlier time has its own
         _held.add(self)
         is_held = self._take(has_ended, _CONNECT_SECONDS_MAX)
         listener = threading.Thread(
@@ -137,21 +141,21 @@ class Lease(Share):
         )
         try:
             listener.start()
-        except RuntimeError as trouble:  # no more threads: the share stays as it is
+        except RuntimeError as trouble:  # no thread can be started: the share stays as it is
             self._do_without(trouble, has_ended)
 
     def __exit__(self, *_: object) -> None:
         self.leave()
 
     def leave(self) -> None:
-        """Give it back when the last of those who entered leaves; the others hear of it at once."""
+        """Give the lease back when the last of those who entered it leaves; other leases are then enlarged at once."""
         with self._entering:
             self._entered_count -= 1
             if self._entered_count <= 0:
                 self.close()
 
     def close(self) -> None:
-        """Give it back, whoever still holds it. The last share stays readable."""
+        """Give the lease back, even if others have entered it. The last share stays readable."""
         self._entered_count = 0
         with self._changing:
             self._has_ended.set()
@@ -161,15 +165,15 @@ class Lease(Share):
             stream.close()
 
     def _take(self, has_ended: threading.Event, seconds_max: float) -> bool:
-        """Ask for it, and hear the first share. Returns whether there will be more."""
+        """Ask for the lease, and receive the first share. Returns whether more will follow."""
         try:
             claim = _claim({"memory_bytes_max": memory_share_bytes(), **self._demand}, self._terms)
             stream = Stream(self._socket_path, "POST", "/v1/leases", claim, seconds_max)
-        except Exception as trouble:  # noqa: BLE001 - of what the application states, too: it may be anything
+        except Exception as trouble:  # noqa: BLE001 - also of the application's arguments, which may be anything
             self._do_without(trouble, has_ended)
             is_refused = isinstance(trouble, RefusedError) and trouble.status == _CLAIM_IS_WRONG
             if is_refused or not isinstance(trouble, (NoDaemonError, OSError, ImportError)):
-                has_ended.set()  # it will be as wrong the next time
+                has_ended.set()  # the same claim would be refused again
             return False
         with self._changing:
             if not has_ended.is_set():
@@ -184,14 +188,14 @@ class Lease(Share):
     def _hear(
         self, stream: Stream, has_ended: threading.Event, *, timeout_seconds: float | None = None
     ) -> bool:
-        """Wait for the next share; False when the lease has ended, or what is said of it is no advice."""
+        """Wait for the next share; False when the lease has ended, or the line is not advice."""
         try:
             line = stream.line(timeout_seconds=timeout_seconds)
             if line is not None and not has_ended.is_set():
                 import json
 
                 self._become(in_force(json.loads(line), self._default.operation))
-        except StaleAdviceError as trouble:  # the lease is held, and is told when something was measured
+        except StaleAdviceError as trouble:  # the lease is held, and hears of new measurements
             self._default_because(trouble)
             return True
         except (NoDaemonError, ValueError, OSError, ImportError) as trouble:
@@ -201,7 +205,7 @@ class Lease(Share):
         return line is not None
 
     def _listen(self, has_ended: threading.Event, *, is_held: bool) -> None:
-        """Follow the share, and take the lease again whenever it was lost, until it is given back."""
+        """Follow the share until the lease is given back, and take it again whenever it was lost."""
         pause_seconds = _PAUSE_SECONDS_MIN
         while not has_ended.is_set():
             with self._changing:
@@ -218,7 +222,7 @@ class Lease(Share):
                 is_held = not has_ended.is_set() and self._take(has_ended, _AGAIN_SECONDS_MAX)
 
     def _do_without(self, trouble: Exception, has_ended: threading.Event) -> None:
-        """Keep a share that is in force, as any other advice outlives its daemon; else do as the SDK does."""
+        """Keep a share that has not expired, as any other advice outlives its daemon; else use the SDK's defaults."""
         if has_ended.is_set():
             return
         if not self._has_complained:
@@ -228,7 +232,7 @@ class Lease(Share):
             self._become(self._defaults(trouble))
 
     def _default_because(self, trouble: StaleAdviceError) -> None:
-        """Do as the SDK does, in a lease that is held."""
+        """Use the SDK's defaults, while the lease is still held."""
         if self.basis != "default":
             complain("%s", trouble)
         self._become(self._defaults(trouble))
@@ -243,7 +247,7 @@ class Lease(Share):
             self._on_change(advice)
 
     def _forget(self) -> None:
-        """In a forked child, which would keep the lease alive after its parent; what a thread locked there is free."""
+        """In a forked child, which would keep the lease alive after its parent: drop it, and replace the locks."""
         self._changing, self._entering, self._entered_count = threading.Lock(), threading.Lock(), 0
         self._has_ended = threading.Event()
         stream, self._stream = self._stream, None
@@ -252,7 +256,7 @@ class Lease(Share):
 
 
 def _claim(demand: Mapping[str, object], terms: Mapping[str, object]) -> bytes:
-    """The claim as the daemon reads it; what is not stated stays away."""
+    """The claim as the daemon reads it; what is not stated is left out."""
     import json
 
     stated = {name: str(value) for name, value in demand.items() if value is not None}
@@ -264,8 +268,8 @@ _held: weakref.WeakSet[Lease] = weakref.WeakSet()
 
 def _forget_all() -> None:
     for lease in list(_held):
-        lease._forget()  # noqa: SLF001 - of this file
+        lease._forget()  # noqa: SLF001 - of this module
 
 
-if hasattr(os, "register_at_fork"):  # where there is no fork, there is no such thing
+if hasattr(os, "register_at_fork"):  # missing on systems without fork
     os.register_at_fork(after_in_child=_forget_all)

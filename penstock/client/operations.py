@@ -1,6 +1,6 @@
-"""Knows the operations as applications meet them: by name, what the SDK does unadvised, what advice has to hold.
+"""Knows the operations as applications see them: names, the SDK's defaults, and which fields a setting must have.
 
-Applications import nothing of the daemon, so its table cannot be asked; a contract test holds the two equal.
+Applications import nothing of the daemon, so its table is not available here; a contract test keeps the two equal.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MiB = 1 << 20
 S3_UPLOAD: Final = "s3_upload"
 S3_DOWNLOAD: Final = "s3_download"
 SQS_DELIVERY: Final = "sqs_delivery"
-BATCH_MESSAGE_COUNT_MAX = 10  # of one request to SQS
+BATCH_MESSAGE_COUNT_MAX = 10  # messages in one request to SQS
 
 SDK_DEFAULTS: Mapping[str, Mapping[str, Mapping[str, float]]] = {
     S3_UPLOAD: {
@@ -40,9 +40,9 @@ SDK_DEFAULTS: Mapping[str, Mapping[str, Mapping[str, float]]] = {
         "derived": {"connection_pool_count": 10},
     },
 }
-"""What boto3 does when nobody advises it."""
+"""What boto3 does without advice."""
 
 ADVISED_FIELDS: Mapping[str, Set[str]] = {
     operation: default["setting"].keys() for operation, default in SDK_DEFAULTS.items()
 }
-"""What a setting holds at the least, of each operation that a daemon measures; of others nothing is promised."""
+"""The fields that every setting of an operation has; unknown operations promise none."""

@@ -5,9 +5,9 @@
     report("s3_upload", size_bytes, {"thread_count": 8, "part_size_bytes": 8 << 20},
            duration_seconds=2.0, transferred_bytes=size_bytes, request_count=10, client="boto3")
 
-`report` puts it into a queue and returns. A thread posts what is in the queue, many reports at a time; without a
-daemon it keeps the newest and tries again later. What does not fit is dropped and counted. Nothing here raises
-because of penstock, and what is left at the end of the process is posted within half a second, or not at all.
+`report` appends to a queue and returns. A thread posts the queue in batches; without a daemon it keeps the newest
+reports and tries again later. What does not fit is dropped and counted. Nothing here raises because of penstock. What
+is left when the process ends is posted within half a second, or lost.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ if TYPE_CHECKING:
     from typing import Any
 
 WAITING_COUNT_MAX = 1000
-BATCH_COUNT_MAX = 50  # of about 600 bytes: far within what the daemon takes in one post
-REPORT_COUNT_PER_SECOND = 1.0  # what the daemon goes on taking from one user; it takes 600 at once
+BATCH_COUNT_MAX = 50  # of about 600 bytes each: far below what the daemon accepts in one post
+REPORT_COUNT_PER_SECOND = 1.0  # the daemon's sustained limit for one user; it takes bursts of 600
 REPORT_COUNT_BURST = 100.0
-_LINGER_SECONDS = 0.2  # reports come in bursts: they share a post
+_LINGER_SECONDS = 0.2  # reports come in bursts, which share a post
 _PAUSE_SECONDS = 30.0  # after nobody answered
 _TIMEOUT_SECONDS = 2.0
 _EXIT_SECONDS_MAX = 0.5
-# Of what is stated, or answered, and is not what it must be.
+# Raised by arguments, or by answers, that are not what they should be.
 _NO_VALUES = (TypeError, ValueError, AttributeError, RecursionError)
 
 
 class Reporter(OfOneProcess):
     """A queue of reports to one daemon, and the thread that posts them. Safe to share between threads.
 
-    `posted_count` were taken by the daemon, `refused_count` were not (the log has the first reason), and
-    `dropped_count` were never sent, or came to a daemon whose disk is full. A forked child begins with an empty queue
-    and a thread of its own.
+    The daemon accepted `posted_count` reports and refused `refused_count` (the log has the first reason);
+    `dropped_count` were never sent, or reached a daemon whose disk is full. A forked child starts with an empty queue
+    and its own thread.
     """
 
     def __init__(self, *, socket: str | None = None, timeout_seconds: float | None = None) -> None:
@@ -70,14 +70,15 @@ class Reporter(OfOneProcess):
         started_at: datetime | None = None,
         **more: Any,
     ) -> bool:
-        """Say what one transfer did; whether it waits to be posted now.
+        """Report one transfer. Returns whether the report is queued; never raises.
 
-        The names are those of the socket's protocol, and so are those of `more`: throttled_count, failed_count,
-        latency_seconds_mean, region, service_class, client, measures. `started_at` is aware; without it, the transfer
-        has ended now.
+        The names are those of the socket's protocol, also in `more`: throttled_count, failed_count,
+        latency_seconds_mean, region, service_class, client, measures. Durations are in seconds. `started_at` is an
+        aware datetime; without it, the transfer is taken to have ended now. At most one report a second is queued on
+        average, and 100 at once.
         """
         try:
-            import json  # which takes files
+            import json  # may fail for want of file descriptors
 
             began_at = started_at or datetime.now(timezone.utc) - timedelta(seconds=duration_seconds)  # noqa: UP017 - Python 3.9
             document = {
@@ -108,7 +109,7 @@ class Reporter(OfOneProcess):
         return True
 
     def flush(self, *, timeout_seconds: float | None = None) -> bool:
-        """Wait until all that was reported is posted, as long as for one answer; whether it was, in time."""
+        """Wait until all reports so far are posted. Returns whether they were in time, by default two seconds."""
         self._notice_fork()
         with self._changed:
             self._is_hurried = True
@@ -121,7 +122,7 @@ class Reporter(OfOneProcess):
         return is_empty
 
     def close(self, *, timeout_seconds: float = _EXIT_SECONDS_MAX) -> None:
-        """Post what is left, within this time, and end the thread; what is reported later is dropped."""
+        """Post what is left, within this time, and end the thread; later reports are dropped."""
         self.flush(timeout_seconds=timeout_seconds)
         with self._changed:
             self._is_closed = self._is_hurried = True
@@ -138,7 +139,7 @@ class Reporter(OfOneProcess):
         self._is_posting = self._is_hurried = self._is_closed = False
 
     def _may_report(self) -> bool:
-        """A bucket that fills by itself: a process that moves a thousand small objects reports a share of them."""
+        """A token bucket: a process that moves a thousand small objects reports only a sample of them."""
         now = time.monotonic()
         gained = (now - self._filled_seconds) * REPORT_COUNT_PER_SECOND
         self._tokens, self._filled_seconds = min(REPORT_COUNT_BURST, self._tokens + gained), now
@@ -148,7 +149,7 @@ class Reporter(OfOneProcess):
         return True
 
     def _has_thread(self) -> bool:
-        """Start it if need be; whether it runs: a process may have no more threads, or be at its end."""
+        """Start the thread if need be. Returns whether it runs: the process may be out of threads, or ending."""
         if self._thread is None:
             thread = threading.Thread(target=self._run, name="penstock-reports", daemon=True)
             try:
@@ -191,7 +192,7 @@ class Reporter(OfOneProcess):
         self._waiting.extendleft(reversed(kept))
 
     def _post(self, batch: list[str]) -> bool:
-        """Whether somebody answered."""
+        """Post a batch. Returns whether anything answered."""
         try:
             import json
 
@@ -202,7 +203,7 @@ class Reporter(OfOneProcess):
                 body=f'{{"observations": [{",".join(batch)}]}}'.encode(),
                 timeout_seconds=self._timeout_seconds,
             )
-            if answer.status == 507:  # its disk is full: that is for the operator to hear of
+            if answer.status == 507:  # the daemon's disk is full, which is the operator's concern
                 self.dropped_count += len(batch)
                 return True
             document = json.loads(answer.body)
@@ -210,7 +211,7 @@ class Reporter(OfOneProcess):
         except (NoDaemonError, OSError, ImportError) as trouble:
             self._complain(str(trouble))
             return False
-        except _NO_VALUES as trouble:  # what is answered is no answer
+        except _NO_VALUES as trouble:  # the answer is malformed
             accepted, document = 0, {"detail": str(trouble)}
         self.posted_count += accepted
         self.refused_count += len(batch) - accepted
@@ -221,7 +222,7 @@ class Reporter(OfOneProcess):
         return True
 
     def _complain(self, sentence: str) -> None:
-        """Once: an application's log is not for penstock."""
+        """Log it, once: the application's log is not penstock's."""
         if not self._has_complained:
             self._has_complained = complain("reports to penstock: %s", sentence)
 
@@ -230,15 +231,15 @@ _reporters: dict[str, Reporter] = {}
 
 
 def default_reporter() -> Reporter:
-    """The one of this process for the socket of PENSTOCK_SOCKET, or the usual one."""
+    """This process's reporter for the socket named by PENSTOCK_SOCKET, or the usual one."""
     path = socket_path()
     reporter = _reporters.get(path)
-    # Without a lock, which a fork might copy.
+    # Without a lock, because a fork might copy it locked.
     return reporter or _reporters.setdefault(path, Reporter(socket=path))
 
 
 def report(operation: str, payload_size_bytes: int | str, setting: Mapping[str, float], **what: Any) -> bool:
-    """`Reporter.report` to the usual daemon."""
+    """Like `Reporter.report`, to the usual daemon."""
     return default_reporter().report(operation, payload_size_bytes, setting, **what)
 
 

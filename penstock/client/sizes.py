@@ -1,4 +1,4 @@
-"""Knows how an application may state a size: as bytes, or as text with a unit, like the commands and the socket."""
+"""Knows how an application may state a size: in bytes, or as text with a unit, as the commands and the socket do."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-SIZE_BYTES_MAX = 10_000 * (5 << 30)  # of an object in S3: beyond it a number is a mistake
+SIZE_BYTES_MAX = 10_000 * (5 << 30)  # of an object in S3: a larger number is a mistake
 _FACTORS: Mapping[str, int] = {"": 1, "B": 1} | {
     f"{letter}{ending}": base**power
     for power, letter in enumerate("KMGT", start=1)
@@ -19,7 +19,7 @@ def read_size(stated: Any) -> int:
     """Bytes from a number, or from text such as ``8MiB``, ``1 GB`` or ``65536``.
 
     Binary suffixes are powers of 1024, decimal ones (``MB``) powers of 1000; a bare ``M`` is binary.
-    Raises ValueError for whatever is no size.
+    Raises ValueError for anything that is not a size.
     """
     try:
         size = _parse(stated) if isinstance(stated, str) else int(stated)
@@ -32,7 +32,7 @@ def read_size(stated: Any) -> int:
 
 
 def size_or_none(stated: Any) -> int | None:
-    """The same; None for whatever is no size."""
+    """Like `read_size`, but None for anything that is not a size."""
     try:
         return read_size(stated)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Knows all that an application with aiobotocore asks for, by one name; that is imported only when it is used.
+"""Knows everything that penstock offers to users of aiobotocore, under one name; imports it only when it is used.
 
 from penstock.client import aiobotocore as advised
 
@@ -9,7 +9,7 @@ async with session.create_client("s3", config=config) as s3:
 
 from __future__ import annotations
 
-import penstock.client.aiobotocore_config  # noqa: F401  # here already where there is no descriptor left to import by
+import penstock.client.aiobotocore_config  # noqa: F401  # now: later there may be no descriptor left for an import
 from penstock.client.elsewhere import offered
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from penstock.client.transfers.many_files import FilesFailedError as FilesFailedError
     from penstock.client.transfers.many_files import Summary as Summary
     from penstock.client.transfers.many_files import files_below as files_below
-else:  # unseen by type checkers, for which a module with `__getattr__` has every name
+else:  # hidden from type checkers, which take a module with `__getattr__` to have every name
     __getattr__, __dir__, __all__ = offered(
         __name__,
         {

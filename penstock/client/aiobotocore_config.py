@@ -1,7 +1,8 @@
-"""Knows how advice is put into a client of aiobotocore, which is imported only when it is used.
+"""Knows how to translate advice into a configuration of aiobotocore, which is imported only when it is used.
 
-It has no transfer manager, so parts and how many of them move at a time are the application's own. Inside a running
-event loop, ask first (`await penstock.client.asyncio_client.advise(...)`) and pass the answer as `advice`.
+aiobotocore has no transfer manager, so the application itself splits objects and limits how many parts move at a time.
+Inside a running event loop, ask first (`await penstock.client.asyncio_client.advise(...)`) and pass the answer as
+`advice`: the functions here would block the loop.
 """
 
 from __future__ import annotations
@@ -36,7 +37,11 @@ MiB = 1 << 20
 def client_config(
     object_size_bytes: int | str, *, advice: Advice | None = None, **demand: Unpack[TransferDemand]
 ) -> AioConfig:
-    """The `aiobotocore.config.AioConfig` with a connection for each advised task; merge it with your own."""
+    """The `aiobotocore.config.AioConfig` with a connection for each advised task; merge it with your own.
+
+    `object_size_bytes` is in bytes, or text such as ``"1GiB"``. Without a daemon it keeps ten connections, botocore's
+    default; it never raises because of penstock.
+    """
     from aiobotocore.config import AioConfig
 
     advice = advice or advise(S3_UPLOAD, object_size_bytes, **demand)
@@ -46,9 +51,10 @@ def client_config(
 def part_arguments(
     object_size_bytes: int | str, *, advice: Advice | None = None, **demand: Unpack[TransferDemand]
 ) -> PartArguments:
-    """How to split: `part_size_bytes`, from `multipart_threshold_bytes` on; and how much to do at a time.
+    """How to split objects of this size, and how many requests to have in flight.
 
-    `part_concurrency` is of each object, `object_concurrency` how many objects.
+    Objects from `multipart_threshold_bytes` on are split into parts of `part_size_bytes`; `object_concurrency` objects
+    move at a time, and `part_concurrency` parts of each. Without a daemon: 8 MiB, 8 MiB, 10 parts, 1 object.
     """
     advice = advice or advise(S3_UPLOAD, object_size_bytes, **demand)
     default: PartArguments = {

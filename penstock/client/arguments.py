@@ -1,4 +1,4 @@
-"""Knows how what advice says is got out of it, in ours or in a library's words, or none where that cannot be done."""
+"""Knows how to read advice, as a record or as a library's own arguments, with a fallback when it cannot be read."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 def arguments_of(
     library: str, group: str, advice: Advice, object_size_bytes: int | str | None
 ) -> dict[str, Any]:
-    """What one call of a library takes, in its own words; nothing, and a line in the log, when there is trouble."""
+    """Arguments for one call of a library; empty, with a line in the log, when the advice cannot be translated."""
     try:
         from penstock.client.targets.python_sdks import TARGETS
         from penstock.client.targets.target import translate
 
         target = next(target for target in TARGETS if target.name == library)
         return translate(target, advice.document, object_size_bytes=object_size_bytes).groups()[group]
-    except Exception as trouble:  # noqa: BLE001 - whatever it is, the library decides by itself, and the transfer goes on
+    except Exception as trouble:  # noqa: BLE001 - whatever it is, the library uses its own defaults, and the transfer goes on
         complain("%s is told nothing, since the advice cannot be put into its words: %r", library, trouble)
         return {}
 
 
 def advised(operation: Operation, advice: Advice, size_bytes: int) -> Any:
-    """What it says, as a `Transfer` or a `Delivery`; or what the SDK does where it cannot be read."""
+    """The advice as a `Transfer` or a `Delivery`; the SDK's defaults, and a line in the log, when it cannot be read."""
     from penstock.client.advice import default_advice
     from penstock.client.targets.advised import READERS
 

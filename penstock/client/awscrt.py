@@ -1,4 +1,4 @@
-"""Knows how advice is put into awscrt's S3 client, which is imported by the application alone.
+"""Knows how to translate advice into arguments of awscrt's S3 client, which only the application imports.
 
 from penstock.client import awscrt as advised
 
@@ -31,10 +31,11 @@ if TYPE_CHECKING:
 def client_arguments(
     object_size_bytes: int | str, *, advice: Advice | None = None, **demand: Unpack[TransferDemand]
 ) -> ClientArguments:
-    """What to pass to `awscrt.s3.S3Client`; nothing when there is no advice, since it then decides by itself.
+    """Arguments for `awscrt.s3.S3Client`; empty when there is no advice, and the client then decides by itself.
 
-    A store that refuses the checksums of AWS needs nothing more: it sends none but those of `make_request`'s
-    `checksum_config`.
+    `object_size_bytes` is in bytes, or text such as ``"1GiB"``; `advice` is used in place of asking. Never raises
+    because of penstock. Stores that refuse AWS's checksums need no argument here: this client sends only the checksums
+    that `checksum_config` of `make_request` asks for.
     """
     advice = advice or advise(S3_UPLOAD, object_size_bytes, **demand)
     if advice.basis == "default":

@@ -1,4 +1,4 @@
-"""Knows all that an application with boto3 asks for, by one name; boto3 itself is imported only when it is used.
+"""Knows everything that penstock offers to users of boto3, under one name; imports boto3 only when it is used.
 
 from penstock.client import boto3 as advised
 
@@ -9,7 +9,7 @@ s3.upload_file(path, bucket, key, Config=config)
 
 from __future__ import annotations
 
-import penstock.client.boto3_config  # noqa: F401  # here already where there is no descriptor left to import by
+import penstock.client.boto3_config  # noqa: F401  # now: later there may be no file descriptor left for an import
 from penstock.client.elsewhere import offered
 
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from penstock.client.transfers.reader import open_object as open_object
     from penstock.client.transfers.writer import open_writer as open_writer
     from penstock.client.transfers.writer import upload_fileobj as upload_fileobj
-else:  # unseen by type checkers, for which a module with `__getattr__` has every name
+else:  # hidden from type checkers, which take a module with `__getattr__` to have every name
     __getattr__, __dir__, __all__ = offered(
         __name__,
         {

@@ -1,4 +1,4 @@
-"""Knows how advice is put into s3fs, which is imported by the application alone.
+"""Knows how to translate advice into arguments of s3fs, which only the application imports.
 
 from penstock.client import s3fs as advised
 
@@ -37,9 +37,11 @@ if TYPE_CHECKING:
 def filesystem_arguments(
     object_size_bytes: int | str, *, advice: Advice | None = None, **demand: Unpack[TransferDemand]
 ) -> FilesystemArguments:
-    """What to pass to `S3FileSystem`, or as `storage_options`; nothing when there is no advice.
+    """Arguments for `S3FileSystem`, or for `storage_options` of libraries that use it; empty when there is no advice.
 
-    Where the daemon knows of a store that refuses the checksums of AWS, none are sent, unless the environment says so.
+    `object_size_bytes` is in bytes, or text such as ``"1GiB"``; `advice` is used in place of asking. Never raises
+    because of penstock. If the daemon knows that the store refuses AWS's checksums, they are switched off, unless the
+    environment sets them.
     """
     advice = advice or advise(S3_UPLOAD, object_size_bytes, **demand)
     told: FilesystemArguments = _arguments("S3FileSystem", object_size_bytes, advice)
@@ -51,7 +53,7 @@ def filesystem_arguments(
 def put_arguments(
     object_size_bytes: int | str, *, advice: Advice | None = None, **demand: Unpack[TransferDemand]
 ) -> PutArguments:
-    """What to pass to `put_file` and `pipe_file`, which take their part size with the call."""
+    """Arguments for `put_file` and `pipe_file`, which take their part size per call; empty when there is no advice."""
     advice = advice or advise(S3_UPLOAD, object_size_bytes, **demand)
     told: PutArguments = _arguments("put_file", object_size_bytes, advice)
     return told

@@ -1,6 +1,6 @@
-"""Knows what can be seen of a client of boto3 or aiobotocore, and asks for advice where it works.
+"""Knows what can be read from a client of boto3 or aiobotocore, and asks for advice for its region.
 
-What only behaves like such a client may lack all of it.
+An object that only imitates such a client may lack all of it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _POOL_COUNT_DEFAULT = 10  # connections that botocore keeps
 
 
 def is_session(client: Any) -> bool:
-    """Whether it is a session, of which clients are made."""
+    """Whether it is a session, from which clients are made, and not a client."""
     return getattr(client, "meta", None) is None
 
 
 def region_of(client: Any) -> str | None:
-    """Where a client works, or a session would; None where it does not say."""
+    """The region of a client, or of the clients that a session would make; None if unknown."""
     if is_session(client) and hasattr(client, "get_config_variable"):
         region = client.get_config_variable("region")
     else:
@@ -36,19 +36,19 @@ def region_of(client: Any) -> str | None:
 
 
 def is_directory_bucket(name: str) -> bool:
-    """By how the names of directory buckets, and of access points to one, end."""
+    """Whether a name ends as those of directory buckets, and of access points to them, do."""
     return name.endswith(DIRECTORY_BUCKET_ENDINGS)
 
 
 def place_of(bucket: str, client: Any, region: str | None = None) -> dict[str, Any]:
-    """Where a client finds a bucket, which the ARN of an access point tells, and of which class it is."""
+    """The region where a client finds a bucket, or that an access point's ARN names, and the bucket's class."""
     arn = bucket.split(":")
     place: dict[str, Any] = {"region": (arn[3] if len(arn) > 5 else "") or region or region_of(client)}
     return {**place, "service_class": "express"} if is_directory_bucket(bucket) else place
 
 
 def pool_count_of(client: Any) -> int:
-    """The connections that it keeps: what exceeds them is made anew for each request."""
+    """The connections that the client keeps; more are opened anew for each request."""
     config = getattr(getattr(client, "meta", None), "config", None)
     return int(getattr(config, "max_pool_connections", None) or _POOL_COUNT_DEFAULT)
 
@@ -56,7 +56,7 @@ def pool_count_of(client: Any) -> int:
 def advise_in(
     place: Mapping[str, Any], operation: Operation, payload_size_bytes: int, demand: Mapping[str, Any]
 ) -> Advice:
-    """From the snapshot where that is in the daemon's own region, else by asking for the other one."""
+    """Advice from the snapshot if that is for the client's region, else from the daemon, asked for that region."""
     region = place["region"]
     asked = {**{name: value for name, value in place.items() if name != "region"}, **demand}
     advice = advise(operation, payload_size_bytes, **asked)
@@ -66,15 +66,15 @@ def advise_in(
 
 
 def refusal_of(trouble: BaseException) -> tuple[str, int]:
-    """The service's word for why, and the status of its answer; nothing and 0 where it gave none."""
+    """The service's error code and the answer's HTTP status; "" and 0 if the error has none."""
     response = getattr(trouble, "response", None) or {}
     code, status = response.get("Error", {}).get("Code"), response.get("ResponseMetadata", {})
     return code or "", status.get("HTTPStatusCode", 0)
 
 
 def checksum_arguments(advice: Advice) -> dict[str, Any]:
-    """What botocore's `Config` has to be told for the store not to refuse requests, as far as it knows the words."""
-    if advice.document.get("store") is None:  # as nearly everywhere: there is nothing to be read for it
+    """Arguments of botocore's `Config` without which the store refuses requests, as far as this botocore has them."""
+    if advice.document.get("store") is None:  # the usual case, which needs no imports
         return {}
     from botocore.config import Config
 
@@ -86,10 +86,10 @@ def checksum_arguments(advice: Advice) -> dict[str, Any]:
 
 
 def has_equal_parts(client: Any, advice: Advice) -> bool:
-    """Whether the store that the client speaks to takes none but equal parts of an object, the last one apart."""
+    """Whether the client's store accepts only parts of equal size, except for the last."""
     try:
         from penstock.client.targets.stores import ENDPOINT_VARIABLES, store_for
-    except OSError:  # no descriptor is left to read it with; S3 itself takes any
+    except OSError:  # no file descriptor is left for the import; S3 itself accepts any sizes
         return False
     endpoint_url = getattr(getattr(client, "meta", None), "endpoint_url", None)
     environment = {ENDPOINT_VARIABLES[0]: endpoint_url} if isinstance(endpoint_url, str) else {}

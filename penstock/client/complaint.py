@@ -1,4 +1,4 @@
-"""Knows how the client says a line in the application's log, which must not fail for it."""
+"""Knows how the client writes to the application's log, without ever failing because of it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ if TYPE_CHECKING:
 
 
 def complain(sentence: str, *parts: Any, trouble: BaseException | None = None) -> bool:
-    """One line at warning, or an error with where the trouble came from; whether there is one."""
+    """Log one line: a warning, or with `trouble` an error with its traceback. Returns whether it was logged."""
     try:
-        import logging  # which takes files, and may come too late when the interpreter ends
+        import logging  # may fail: it opens files, and the interpreter may be ending
 
         level = logging.WARNING if trouble is None else logging.ERROR
         logging.getLogger("penstock.client").log(level, sentence, *parts, exc_info=trouble)

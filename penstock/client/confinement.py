@@ -1,17 +1,17 @@
-"""Knows how much memory this process may use, by its control groups: those of a pod, a container, a unit of systemd."""
+"""Knows how much memory this process may use, by its control groups: those of a pod, a container or a systemd unit."""
 
 from __future__ import annotations
 
 import os
 import time
 
-_SHARE = 0.5  # for what is being moved: the other half is the application's own
-_UNLIMITED_BYTES = 1 << 60  # how version 1 says that there is no limit: the largest number of whole pages
-_LOOK_SECONDS = 60.0  # a limit may be changed while a pod runs
+_SHARE = 0.5  # for data being moved; the other half is for the application itself
+_UNLIMITED_BYTES = 1 << 60  # cgroup version 1 says "no limit" by the largest number of whole pages
+_LOOK_SECONDS = 60.0  # how long a limit is remembered: it may change while a pod runs
 
 
 class _Seen:
-    """What was found, and until when it holds."""
+    """The last result, and until when it is valid."""
 
     until_seconds = 0.0
     share_bytes: int | None = None
@@ -21,7 +21,7 @@ _seen = _Seen()
 
 
 def memory_share_bytes() -> int | None:
-    """How much of it what is moved may take, where an application does not state it; None where nothing limits it."""
+    """Bytes that data being moved may take unless the application states a limit; None if the process has no limit."""
     now = time.monotonic()
     if now >= _seen.until_seconds:
         limit = memory_limit_bytes()
@@ -31,7 +31,7 @@ def memory_share_bytes() -> int | None:
 
 
 def memory_limit_bytes(root: str = "") -> int | None:
-    """The least that the groups of this process, and those that they are in, allow."""
+    """The smallest limit in bytes of this process's control groups and of all groups above them; None without one."""
     limits: list[int] = []
     for line in _text(f"{root}/proc/self/cgroup").splitlines():
         _, controllers, group = (*line.split(":", 2), "", "")[:3]
@@ -43,9 +43,9 @@ def memory_limit_bytes(root: str = "") -> int | None:
 
 
 def _limits(top: str, group: str, names: tuple[str, ...]) -> list[int]:
-    """Of a group and of those that it is in. A container sees its own at the top, whatever it is called outside.
+    """The limits of a group and of those above it; a container sees its own at the top, whatever its path outside.
 
-    Nothing is no limit: by a `memory.high` of 0 an agent has all reclaimed that can be.
+    0 counts as no limit: agents set `memory.high` to 0 to have all possible memory reclaimed.
     """
     folders = [top]
     for part in group.split("/") if ".." not in group else ():
@@ -58,7 +58,7 @@ def _text(path: str) -> str:
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except OSError:
-        return ""  # there is none, as on every other system than Linux
+        return ""  # no such file, as on any system but Linux
     try:
         return os.read(descriptor, 1 << 16).decode("ascii", "replace")
     except OSError:

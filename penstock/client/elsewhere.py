@@ -1,4 +1,4 @@
-"""Knows how a module offers what others hold: each is imported when it is first asked for, and not before."""
+"""Knows how a module offers names of other modules and imports each of these only on first use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 def offered(
     by: str, names_by_home: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """`__getattr__`, `__dir__` and `__all__` of the module `by`: what it offers, by the module that has it."""
+    """`__getattr__`, `__dir__` and `__all__` for the module `by`, which offers these names of other modules.
+
+    `names_by_home` has the names, separated by spaces, by module below `penstock.client`.
+    """
     homes = {
         name: f"penstock.client.{home}" for home, names in names_by_home.items() for name in names.split()
     }

@@ -1,4 +1,4 @@
-"""Knows how something is done at the end of the process, also of one that `multiprocessing` or Celery has forked."""
+"""Knows how to run something at the end of the process, including processes forked by `multiprocessing` or Celery."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ _undo: dict[Callable[[], None], list[Callable[[], object]]] = {}
 
 
 def at_the_end(do: Callable[[], None]) -> None:
-    """Call it, unless it is taken back; who asks twice asks once."""
+    """Have this called at the end of the process, unless it is taken back; registering it again changes nothing."""
     import atexit
 
-    not_at_the_end(do)  # it may be there already
+    not_at_the_end(do)  # it may be registered already
     atexit.register(do)
     undo = _undo[do] = [lambda: atexit.unregister(do)]
-    # A child that either of these forked ends without a look at `atexit`. Another thread may be about to import them.
+    # A child that either of these forked ends without running `atexit`. Another thread may be importing them just now.
     util: Any = sys.modules.get("multiprocessing.util")
     if hasattr(util, "Finalize"):
         finalizer = util.Finalize(None, do, exitpriority=0)
         undo.append(finalizer.cancel)
-        # One of a fork server imports the program, and forgets what was registered meanwhile.
+        # A child of a fork server imports the program, and loses what was registered meanwhile.
         util.register_after_fork(finalizer, lambda _: at_the_end(do))
     shutdown = getattr(sys.modules.get("celery.signals"), "worker_process_shutdown", None)
     if shutdown is not None:
@@ -33,6 +33,6 @@ def at_the_end(do: Callable[[], None]) -> None:
 
 
 def not_at_the_end(do: Callable[[], None]) -> None:
-    """It has been done, or there is nothing to do."""
+    """Take it back: it has been done, or is not needed any more."""
     for each in _undo.pop(do, ()):
         each()

@@ -1,4 +1,4 @@
-"""Knows how an object begins anew in a forked child: once, whichever of the child's threads uses it first."""
+"""Knows how an object starts anew in a forked child: once, whichever of the child's threads uses it first."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
     from typing import Any
 
-_lock = RLock()  # which who holds it may enter again: what begins anew may log, or be interrupted by a signal
+_lock = RLock()  # reentrant: starting anew may log, or be interrupted by a signal handler
 
 
 class OfOneProcess:
-    """What a forked child may not go on with as its parent left it."""
+    """An object whose state a forked child must not share with its parent."""
 
-    _process_id: int  # in which it began
+    _process_id: int  # of the process in which it began
 
     def _notice_fork(self) -> None:
-        """Begin anew in a child. Who asks meanwhile in another thread waits, and goes on with what is whole."""
+        """Start anew in a child. Other threads that ask meanwhile wait until that is complete."""
         if self._process_id != os.getpid():
             with _lock:
                 if self._process_id != os.getpid():
@@ -30,20 +30,20 @@ class OfOneProcess:
 
 
 def close_inherited(client: Any) -> None:
-    """In a child: close the connections of a client of boto3, which go on in its parent, and in other children.
+    """In a child: close the inherited connections of a boto3 client; its parent and other children go on using them.
 
-    Who reads from a connection that others read from, too, has the answers to what they asked. What is closed here are
-    the child's own ends; the client opens others.
+    A process that reads from a shared connection receives answers to other processes' requests. This closes only the
+    child's own descriptors; the client opens new connections.
     """
     if hasattr(client, "close"):
         client.close()
 
 
 def _renew_lock() -> None:
-    """In a forked child: a thread of the parent may have held it."""
+    """In a forked child: replace the lock, which a thread of the parent may have held."""
     global _lock  # noqa: PLW0603
     _lock = RLock()
 
 
-if hasattr(os, "register_at_fork"):  # where there is no fork, there is no such thing
+if hasattr(os, "register_at_fork"):  # missing on systems without fork
     os.register_at_fork(after_in_child=_renew_lock)

@@ -1,4 +1,4 @@
-"""Knows how something is done beside an event loop without holding it up, or to its end whoever is cancelled."""
+"""Knows how an event loop runs blocking work without being held up, and how to finish work despite cancellation."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-_CANCELLED_SECONDS_MAX = 10.0  # for what is under way where its caller was cancelled
+_CANCELLED_SECONDS_MAX = 10.0  # how long work may still take after its caller was cancelled
 
 
 def in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
-    """What it returns; worked here where there are no more threads, or the loop or the interpreter is at its end.
+    """The result of `work`, in a thread; run right here if no thread can be started, or loop or interpreter are ending.
 
-    It has begun when this returns, and may be shielded: then it is worked to its end whoever is cancelled.
+    The work is handed over before this returns, so it completes even if the future is shielded and its caller
+    cancelled.
     """
     result: Future[T] = Future()
     first, context = Lock(), copy_context()
@@ -36,15 +37,18 @@ def in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
 
     try:
         return asyncio.get_running_loop().run_in_executor(None, work_once)
-    except RuntimeError:  # and yet a pool that cannot have another thread may leave it to those that it has
+    except RuntimeError:  # a pool that cannot start a thread may still have queued it: hence `work_once`
         work_once()
         return asyncio.wrap_future(result)
 
 
 async def to_its_end(work: Awaitable[T]) -> T:
-    """What must not be left half done: who is cancelled meanwhile, however often, is so after it, or after a while."""
+    """Wait for work that must not be left half done.
+
+    Cancellation meanwhile, however often, takes effect when the work has ended, or after ten seconds.
+    """
     working, cancelled = asyncio.ensure_future(work), None
-    working.add_done_callback(lambda _: working.cancelled() or working.exception())  # has been seen
+    working.add_done_callback(lambda _: working.cancelled() or working.exception())  # marks it as retrieved
     while True:
         try:
             await asyncio.wait([working], timeout=_CANCELLED_SECONDS_MAX if cancelled else None)

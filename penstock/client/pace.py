@@ -1,4 +1,4 @@
-"""Knows how to keep to a rate, of bytes or of messages."""
+"""Knows how to limit a rate, of bytes or of messages."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from time import monotonic
 
 
 class Pace:
-    """So much a second on average, and none beyond that for a pause before. Safe to share between threads."""
+    """A limit of `per_second` on average; a pause earns no burst afterwards. Safe to share between threads."""
 
     def __init__(self) -> None:
-        self.per_second: float | None = None  # no limit
+        self.per_second: float | None = None  # None: no limit
         self._lock, self._due_at = Lock(), 0.0
 
     def pause_seconds(self, amount: float) -> float:
-        """For how long who takes so much has to wait before; it counts as taken."""
+        """How long to wait before using this amount, which counts as used from now on."""
         if not self.per_second:
             return 0.0
         with self._lock:

@@ -5,8 +5,8 @@
     summary = await upload_files(aiobotocore.session.get_session(), files_below(folder, "prefix/"), bucket)
     await download_file(s3, bucket, key, path)
 
-aiobotocore has no transfer manager: here parts and whole files share one limit on requests. Each is held in memory
-while it is moved, so that no more is held than the advice counts; files are read and written in threads.
+aiobotocore has no transfer manager: here parts and whole files share one limit on requests in flight. Each is held in
+memory while it moves, so memory stays within what the advice counts; files are read and written in threads.
 """
 
 from __future__ import annotations
@@ -53,9 +53,8 @@ if TYPE_CHECKING:
 async def upload_files(s3_client: Any, files: Files, bucket: str, **options: Unpack[FilesOptions]) -> Summary:
     """Upload many files at a time as advised for their number and sizes, and report what happened.
 
-    It is `penstock.client.boto3.upload_files` for a client or a session of aiobotocore; `callback` is called
-    with the bytes of each part when it has arrived. When it is cancelled, it stops what is under way, and removes
-    unfinished uploads.
+    Like `penstock.client.boto3.upload_files`, with a client or a session of aiobotocore. `callback` is called with the
+    number of bytes of each part that has arrived. Cancellation stops the transfers and removes unfinished uploads.
     """
     errand = Errand(s3_client, bucket, S3_UPLOAD, **options)
     plans = planned(files, errand.ask)
@@ -67,7 +66,11 @@ async def upload_files(s3_client: Any, files: Files, bucket: str, **options: Unp
 async def download_file(
     s3_client: Any, bucket: str, key: str, path: Path, **options: Unpack[FilesOptions]
 ) -> None:
-    """Download one object as advised for its size, and report what happened. Raises what aiobotocore raises."""
+    """Download one object as advised for its size, and report what happened.
+
+    Raises what aiobotocore raises, and OSError for a file that cannot be written. Options are those of
+    `download_files`.
+    """
     summary = await download_files(s3_client, {key: path}, bucket, **options)
     for file in summary.failed:
         assert file.error is not None
@@ -79,8 +82,8 @@ async def download_files(
 ) -> Summary:
     """Download many objects at a time as advised for their number and sizes, and report what happened.
 
-    It is `penstock.client.boto3.download_files` for a client or a session of aiobotocore. What fails or is
-    cancelled leaves no file; where there was one, it stays.
+    Like `penstock.client.boto3.download_files`, with a client or a session of aiobotocore. A download that fails or is
+    cancelled leaves no file behind; a file that was there before stays.
     """
     errand = Errand(s3_client, bucket, S3_DOWNLOAD, **options)
     for window in wanted(objects):
@@ -93,7 +96,7 @@ async def download_files(
 async def objects_below(
     s3_client: Any, bucket: str, prefix: str, folder: Path, *, extra_args: Mapping[str, Any] | None = None
 ) -> list[File]:
-    """Every object below a prefix, with its size, and where it goes below a folder. Raises what aiobotocore raises."""
+    """Every object below a prefix, with its size and its path below `folder`. Raises what aiobotocore raises."""
     files: list[File] = []
     paginator = s3_client.get_paginator("list_objects_v2")
     async for page in paginator.paginate(Bucket=bucket, Prefix=prefix, **(extra_args or {})):
@@ -103,7 +106,7 @@ async def objects_below(
 
 
 async def _look(s3_client: Any, bucket: str, files: list[File], extra_args: Mapping[str, Any]) -> None:
-    """Ask for the sizes that are not known yet, many at a time; who has none has its error."""
+    """Look up the sizes that are not known yet, many at a time; a file whose size is not found has an error."""
 
     async def look(file: File) -> None:
         found = await s3_client.head_object(Bucket=bucket, Key=file.key, **extra_args)
@@ -117,7 +120,7 @@ async def _look(s3_client: Any, bucket: str, files: list[File], extra_args: Mapp
 
 
 async def _move(errand: Errand, plan: tuple[list[Batch], list[File]], kind: type[_Transfers]) -> None:
-    """All batches of a plan, one after another; each that is evidence is reported."""
+    """Move all batches of a plan, one after another; report each that is evidence."""
     found, unreadable = plan
     for file in unreadable:
         errand.summary.note(file)
@@ -131,7 +134,7 @@ async def _move(errand: Errand, plan: tuple[list[Batch], list[File]], kind: type
 
 
 async def _outcome(file: File, work: Awaitable[object]) -> File:
-    """The file, with its error if this failed."""
+    """The file, with its error if `work` failed."""
     try:
         await work
     except Exception as trouble:  # noqa: BLE001 - whatever aiobotocore raises for this file is why it failed
@@ -140,19 +143,19 @@ async def _outcome(file: File, work: Awaitable[object]) -> File:
 
 
 class _Transfers:
-    """The files of one batch on their way, with so many requests at a time over all of them."""
+    """The files of one batch while they move, sharing one limit on requests in flight."""
 
     def __init__(self, client: Any, batch: Batch, errand: Errand) -> None:
         self._client, self._batch, self._bucket = client, batch, errand.bucket
         self._extra_args, self._callback = errand.extra_args, errand.callback
         self.room_count = min(batch.thread_count, pool_count_of(client))
         self._room = asyncio.Semaphore(self.room_count)
-        # Of what was read, so much waits for a file that is slower than the network: a quarter beyond the requests.
+        # Ranges in memory: those in flight, and a quarter more that wait for a file slower than the network.
         self._held = asyncio.Semaphore(self.room_count + self.room_count // 4 + 1)
         self.sink = Sink()
 
     async def run(self, summary: Summary) -> None:
-        """Until each has ended; an exception of `on_file`, or being cancelled, ends all of them."""
+        """Move all files; an exception from `on_file`, or cancellation, ends all transfers."""
 
         async def move(file: File) -> None:
             summary.note(await _outcome(file, self._move(file)))
@@ -171,7 +174,7 @@ class _Downloads(_Transfers):
     """Objects into files."""
 
     async def _move(self, file: File) -> None:
-        """Into a file beside its place, which it takes at the end. What is no regular file is written to as it is."""
+        """Download to a file beside the destination, and rename it at the end. Special files are written in place."""
         new = beside(file.path)
         try:
             path = await to_its_end(in_thread(partial(_begun, file.path, new)))
@@ -210,7 +213,7 @@ class _Downloads(_Transfers):
 
 @asynccontextmanager
 async def _client_for(errand: Errand, batches: Sequence[Batch] = ()) -> AsyncIterator[Any]:
-    """A client with the connections for these where a session was given; else the client that was."""
+    """The client that was given; from a session, one with enough connections for these batches."""
     from aiobotocore.config import AioConfig
 
     options = errand.options(AioConfig, batches)
@@ -257,7 +260,7 @@ class _Uploads(_Transfers):
 async def _for_each(
     items: Iterable[T], work: Callable[[T], Coroutine[Any, Any, None]], worker_count: int
 ) -> None:
-    """Work on all items, so many at a time; the first exception, and being cancelled, end what is under way."""
+    """Work on all items, this many at a time; the first exception, and cancellation, end the work in progress."""
     shared = iter(items)
 
     async def work_on() -> None:
@@ -281,7 +284,7 @@ def _read(path: str, offset: int, size_bytes: int) -> bytes:
 
 
 def _begun(path: str, new: str) -> str:
-    """What to write to: an empty file beside this place, or what is there and is no regular file. Raises OSError."""
+    """The path to write to: a new empty file beside the destination, or a special file itself. Raises OSError."""
     make_folder_of(path)
     if os.path.exists(path) and not os.path.isfile(path):  # noqa: PTH110, PTH113 - as below
         if stat.S_ISFIFO(os.stat(path).st_mode):  # noqa: PTH116
@@ -292,7 +295,7 @@ def _begun(path: str, new: str) -> str:
 
 
 def _write(path: str, content: bytearray, offset: int, sink: Sink) -> None:
-    """Opened for each: who is cancelled leaves a thread behind, whose descriptor must be nobody else's."""
+    """Opens the file anew for each range: a cancelled task leaves its thread running, with a descriptor of its own."""
     with sink.writing(len(content)), open(path, "r+b", buffering=0) as file:  # noqa: PTH123 - as above
         file.seek(offset)
         view = memoryview(content)

@@ -1,4 +1,4 @@
-"""Knows how one object is uploaded by aiobotocore, whole or in parts, and what must not be left half done meanwhile."""
+"""Knows how aiobotocore uploads one object, whole or in parts, and which steps must not be interrupted."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ if TYPE_CHECKING:
 
 
 class AsyncUpload(Upload):
-    """The requests of an `Upload`. Raises what aiobotocore raises."""
+    """The requests of an `Upload`. They raise what aiobotocore raises."""
 
     def __init__(self, client: Any, bucket: str, key: str, extra_args: Mapping[str, Any]) -> None:
         super().__init__(client, bucket, key, extra_args)
         self._client = client
 
     async def put(self, body: bytes) -> Any:
-        """As a whole."""
+        """Send the object in one request."""
         return await self._client.put_object(**self.whole(body))
 
     async def begin(self) -> None:
-        """To be awaited to its end: without the number that the answer has, it could not be removed."""
+        """Begin a multipart upload. Await it to its end: without the upload id it answers it could not be removed."""
         self.note_begun(await self._client.create_multipart_upload(**self.first()))
 
     async def send(self, number: int, body: bytes) -> None:
-        """One part."""
+        """Send one part."""
         self.note_part(number, await self._client.upload_part(**self.part(number, body)))
 
     async def complete(self) -> Any:
-        """When all parts have arrived."""
+        """Complete the upload; all parts must have arrived."""
         return await self._client.complete_multipart_upload(**self.last())
 
     async def remove(self) -> None:
-        """Leave nothing behind that has to be paid for."""
+        """Abort the upload if it has begun, since its parts would be billed. Only logs what aiobotocore raises."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         if not self.is_begun:

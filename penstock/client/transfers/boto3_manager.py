@@ -1,4 +1,4 @@
-"""Knows how files move by boto3's transfer manager, which believes nothing that was not asked for, and is timed."""
+"""Knows how boto3's transfer manager moves files, with each answer checked and each write timed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Transfers:
 
     @contextmanager
     def managed(self, s3_client: Any, config: TransferConfig, files: Sequence[File]) -> Iterator[None]:
-        """As long as these move; an exception ends them."""
+        """Run a transfer manager for these files; an exception in the block ends their transfers."""
         from boto3.s3.transfer import create_transfer_manager
 
         client = _Checking(s3_client, files)
@@ -51,7 +51,7 @@ class Transfers:
             yield
 
     def begin(self, file: File, arguments: dict[str, Any]) -> None:
-        """Within `managed`; what becomes of it is told by `next`."""
+        """Start a file, within `managed`; `next` tells its outcome."""
         subscribers = [_Ending(file, self._ended), *self._progress]
         if self._operation == S3_DOWNLOAD:
             self._manager.download(self._bucket, file.key, file.path, arguments, subscribers)
@@ -59,7 +59,7 @@ class Transfers:
             self._manager.upload(file.path, self._bucket, file.key, arguments, subscribers)
 
     def next(self) -> tuple[File, Callable[[], object]]:
-        """The next that has ended, and what tells its outcome."""
+        """The next file that has ended, and a function that returns or raises its outcome."""
         from queue import Empty
 
         while True:
@@ -70,10 +70,10 @@ class Transfers:
 
 
 class _Checking:
-    """A client for boto3's transfer manager, which believes no answer to a GET that is not what was asked for.
+    """A client for boto3's transfer manager that refuses answers to a GET other than what was asked for.
 
-    Where the work with it ends by an exception, such as Ctrl-C, what is being read for it ends as well: the manager
-    waits for its threads, and they for bodies that may never come.
+    If the block ends by an exception, such as Ctrl-C, reads in progress end too: the manager joins its threads, and
+    these wait for bodies that may never come.
     """
 
     def __init__(self, s3_client: Any, files: Iterable[File]) -> None:
@@ -96,7 +96,7 @@ class _Checking:
                 stop(body)
 
     def get_object(self, **request: Any) -> Any:
-        """As boto3's. Raises OSError, too."""
+        """As boto3's; also raises OSError."""
         file = self._files[request["Key"]]
         answer = self._answer(request, file.size_bytes)
         try:
@@ -114,7 +114,7 @@ class _Checking:
             self._bodies.add(body)
 
     def _answer(self, request: Mapping[str, Any], size_bytes: int) -> Any:
-        """Of a range that is missing boto3 would leave out the bytes, since of an empty object each is."""
+        """An invalid range of a non-empty object is an error; boto3 would skip its bytes, as for an empty object."""
         from botocore.exceptions import ClientError
 
         try:
@@ -126,18 +126,18 @@ class _Checking:
 
 
 def _timed(sink: Sink) -> Any:
-    """What opens files for boto3's transfer manager; their writes are timed."""
+    """boto3's file utilities, with timed writes."""
     from s3transfer.utils import OSUtils
 
     utilities = OSUtils()
-    utilities.get_temp_filename = beside  # its own may be longer than a name can be
+    utilities.get_temp_filename = beside  # boto3's own may exceed the limit on file names
     plain = utilities.open
     utilities.open = lambda name, mode: _TimedFile(plain(name, mode), sink)
     return utilities
 
 
 class _TimedFile:
-    """A file, whose writes are timed."""
+    """A file whose writes are timed."""
 
     def __init__(self, file: Any, sink: Sink) -> None:
         self._file, self._sink = file, sink
@@ -151,19 +151,16 @@ class _TimedFile:
 
 
 class _Ending:
-    """A subscriber of boto3's transfer manager, which hears when its transfer has ended.
-
-    By it no other version is downloaded than was looked at.
-    """
+    """A subscriber of boto3's transfer manager: notes when its transfer has ended, and pins the object's version."""
 
     def __init__(self, file: File, ended: _Ended) -> None:
         self._file, self._ended = file, ended
 
     def on_queued(self, future: Any, **_: object) -> None:
-        """What is known need not be asked for again: a request for each of many small ones.
+        """Pass on size and ETag, which saves a HEAD request for each of many small objects.
 
-        One that is read whole is read from its beginning again where a connection breaks, and written over what
-        came before: of another version, which is shorter, the end of the first would be left behind it.
+        An object that is read whole is read again from its beginning when a connection breaks, and written over what
+        came before: without the ETag a shorter new version would keep the end of the old one.
         """
         if self._file.etag:
             future.meta.call_args.extra_args["IfMatch"] = self._file.etag

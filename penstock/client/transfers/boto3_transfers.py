@@ -6,10 +6,10 @@
     summary = upload_files(boto3.Session(), files_below(folder, "prefix/"), bucket)
     summary = download_files(boto3.Session(), objects_below(s3, bucket, "prefix/", folder), bucket)
 
-`upload_file` and `download_file` are those of `s3` with the advised configuration; what they raise is what boto3
-raises. The client should keep a connection for each thread (`penstock.client.boto3.client_config`): others are made
-anew for each request. `upload_files` and `download_files` move many files at a time through one pool of threads, and
-make a client that has the connections when they are given a session.
+`upload_file` and `download_file` call those of `s3` with the advised configuration, and raise what boto3 raises. The
+client should keep a connection for each thread (`penstock.client.boto3.client_config`); more connections are opened
+anew for each request. `upload_files` and `download_files` move many files at a time through one pool of threads; given
+a session, they make a client with enough connections.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from penstock.client.transfers.many_files import Batch, Files, Objects, Path
     from penstock.client.transfers.options import FilesOptions
 
-_AHEAD_COUNT = 1000  # files that are handed to boto3 before one of them has ended
+_AHEAD_COUNT = 1000  # files that boto3 has been given and that have not ended
 
 
 def upload_file(
@@ -65,9 +65,12 @@ def upload_file(
     reporter: Reporter | None = None,
     **demand: Unpack[TransferDemand],
 ) -> None:
-    """Upload one file as advised for its size, and report what happened. Raises what boto3 raises.
+    """Upload one file as advised for its size, and report what happened.
 
-    `demand` is that of `penstock.client.advice.advise`; `advice` replaces asking.
+    Raises what boto3 raises, OSError if the file cannot be read, and ValueError if `path` is no path; nothing because
+    of penstock. Without a daemon it uploads with boto3's defaults. `advice` is used in place of asking; `demand` is
+    that of `penstock.client.advice.advise`. `extra_args` and `callback` are boto3's. `reporter` replaces the process's
+    own.
     """
     file_name = _file_name(path)
     size_bytes = os.path.getsize(file_name)  # noqa: PTH202 - pathlib costs the application an import
@@ -96,17 +99,20 @@ def download_file(
     reporter: Reporter | None = None,
     **demand: Unpack[TransferDemand],
 ) -> None:
-    """Download one object as advised for its size, and report what happened. Raises what boto3 raises.
+    """Download one object as advised for its size, and report what happened.
 
-    No other version is read than was there at the beginning: one that is written meanwhile is an error. `demand` is
-    that of `penstock.client.advice.advise`.
+    Raises what boto3 raises, OSError if `path` is a folder, cannot be written, or the store answers with other bytes
+    than were asked for, and ValueError if `path` is no path; nothing because of penstock. Without a daemon it downloads
+    with boto3's defaults. Only the version that exists at the beginning is read; if it is replaced meanwhile, the
+    download fails. `size_bytes` is the size to ask advice for, by default the object's own. The other options are those
+    of `upload_file`.
     """
     arguments = dict(extra_args or {})
     file_name = _file_name(path)
     refuse_folder(file_name)
     found = _looked_at(s3_client, bucket, File(file_name, key), arguments)
     if size_bytes is None:
-        size_bytes = found.size_bytes  # or 0
+        size_bytes = found.size_bytes  # 0 or less if HeadObject failed
     sink = "null" if file_name == os.devnull else "file"
     place = place_of(bucket, s3_client)
     advice = advice or advise_in(place, S3_DOWNLOAD, size_bytes, {"sink": sink, **demand})
@@ -133,7 +139,7 @@ def download_file(
 def _download(
     transfers: Transfers, s3_client: Any, found: File, config: TransferConfig, arguments: dict[str, Any]
 ) -> None:
-    """As boto3 does it, but no other version than was found, and nothing that was not asked for."""
+    """As boto3 downloads, but only the version that was found, and only bytes that were asked for."""
     from boto3.exceptions import RetriesExceededError
     from s3transfer.exceptions import RetriesExceededError as TriedTooOftenError
 
@@ -142,12 +148,12 @@ def _download(
         _, result = transfers.next()
         try:
             result()
-        except TriedTooOftenError as trouble:  # boto3's callers catch boto3's
+        except TriedTooOftenError as trouble:  # callers catch boto3's class
             raise RetriesExceededError(trouble.last_exception) from trouble
 
 
 def _file_name(path: str | os.PathLike[str]) -> str:
-    """As boto3 takes it: what it refuses would be a path to the transfer manager below it. Raises ValueError."""
+    """The path as boto3 accepts it; the transfer manager below boto3 would accept more. Raises ValueError."""
     file_name = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(file_name, str):
         raise ValueError("Filename must be a string or a path-like object")  # noqa: TRY004 - boto3's own
@@ -157,16 +163,19 @@ def _file_name(path: str | os.PathLike[str]) -> str:
 def upload_files(s3_client: Any, files: Files, bucket: str, **options: Unpack[FilesOptions]) -> Summary:
     """Upload many files at a time as advised for their number and sizes, and report what happened.
 
-    `files` are paths with their keys, as pairs or in a mapping (`files_below` has those of a folder). `s3_client` is a
-    client of boto3, which is used as it is, with its credentials, endpoint and configuration, and no more threads than
-    it keeps connections; or a session, of which a client with a connection for each thread is made, from
-    `client_arguments` where there are any: `endpoint_url`, `config` and what else `Session.client` takes.
+    `files` are pairs of path and key, or a mapping of paths to keys; `files_below` lists those of a folder. `s3_client`
+    is a boto3 client or a session. A client is used as it is, with no more threads than it keeps connections. From a
+    session a client is made with a connection for each thread, and with `client_arguments`: `endpoint_url`, `config`
+    and whatever else `Session.client` takes.
 
-    Nothing is raised for a file that fails: the `Summary` has it with its reason, and `summary.raise_for_failed()`
-    raises one exception for all. `advice` replaces asking, for which the other `options` are stated; `extra_args` are
-    boto3's. `callback` is boto3's, called with bytes by many threads; `on_file` is called in this one with each file
-    when it has ended, `file.error` being None or why it failed. An exception of `on_file`, and KeyboardInterrupt, stop
-    what is under way, remove unfinished uploads, and are raised.
+    A file that fails raises nothing: the returned `Summary` lists it with its reason, and `summary.raise_for_failed()`
+    raises one exception for all. Raises TypeError for an item that is no pair, and for `client_arguments` beside a
+    client. Without a daemon it uses boto3's defaults.
+
+    `advice` is used in place of asking; otherwise the remaining `options` are the demand. `extra_args` are boto3's.
+    `callback` is boto3's, called by many threads with a number of bytes. `on_file` is called in this thread with each
+    file that has ended; `file.error` is None, or says why it failed. An exception from `on_file`, and
+    KeyboardInterrupt, stop the transfers and remove unfinished uploads before they are raised.
     """
     errand = Errand(s3_client, bucket, S3_UPLOAD, **options)
     for plan in planned(files, errand.ask):
@@ -177,8 +186,9 @@ def upload_files(s3_client: Any, files: Files, bucket: str, **options: Unpack[Fi
 def download_files(s3_client: Any, objects: Objects, bucket: str, **options: Unpack[FilesOptions]) -> Summary:
     """Download many objects at a time as advised for their number and sizes, and report what happened.
 
-    `objects` are keys with the paths where they go, as pairs or in a mapping, whose sizes are asked for; or those of a
-    listing (`objects_below`), which has them. Folders are made where there are none. All else is as in `upload_files`.
+    `objects` are pairs of key and destination path, or a mapping of keys to paths, whose sizes are looked up first; or
+    the files of a listing (`objects_below`), which have their sizes. Missing folders are made. Everything else is as in
+    `upload_files`.
     """
     errand = Errand(s3_client, bucket, S3_DOWNLOAD, **options)
     for window in wanted(objects):
@@ -191,7 +201,7 @@ def download_files(s3_client: Any, objects: Objects, bucket: str, **options: Unp
 def objects_below(
     s3_client: Any, bucket: str, prefix: str, folder: Path, *, extra_args: Mapping[str, Any] | None = None
 ) -> Iterator[File]:
-    """Every object below a prefix, with its size, and where it goes below a folder. Raises what boto3 raises."""
+    """Every object below a prefix, with its size and its path below `folder`. Raises what boto3 raises."""
     paginator = s3_client.get_paginator("list_objects_v2")
     for page in paginator.paginate(Bucket=bucket, Prefix=prefix, **(extra_args or {})):
         for item in page.get("Contents", ()):
@@ -201,7 +211,7 @@ def objects_below(
 
 
 def _move(errand: Errand, plan: tuple[list[Batch], list[File]]) -> None:
-    """Batch after batch, with what boto3 retries and refuses observed, and reported where it is evidence."""
+    """Move batch after batch; observe retries and refusals, and report each batch that is evidence."""
     found, unreadable = plan
     for file in unreadable:
         errand.summary.note(file)
@@ -217,7 +227,7 @@ def _move(errand: Errand, plan: tuple[list[Batch], list[File]]) -> None:
 
 
 def _move_all(transfers: Transfers, files: Iterable[File], errand: Errand) -> None:
-    """Through one manager, whose threads they share."""
+    """Move the files through one transfer manager, whose threads they share."""
     under_way_count, summary = 0, errand.summary
     for file in files:
         if under_way_count >= _AHEAD_COUNT:
@@ -233,7 +243,7 @@ def _move_all(transfers: Transfers, files: Iterable[File], errand: Errand) -> No
 
 
 def _has_folder(file: File) -> bool:
-    """Whether it can be written; else it has its error."""
+    """Whether the file's folder exists or was made; if not, the file has the error."""
     try:
         make_folder_of(file.path)
     except (OSError, ValueError) as trouble:
@@ -242,7 +252,7 @@ def _has_folder(file: File) -> bool:
 
 
 def _outcome(file: File, work: Callable[[], object]) -> File:
-    """The file, with its error if this failed."""
+    """The file, with its error if `work` failed."""
     try:
         work()
     except Exception as trouble:  # noqa: BLE001 - whatever boto3 raises for this file is why it failed
@@ -252,7 +262,7 @@ def _outcome(file: File, work: Callable[[], object]) -> File:
 
 @contextmanager
 def _client_for(errand: Errand, batches: Sequence[Batch] = ()) -> Iterator[Any]:
-    """A client with the connections for these where a session was given; else the client that was."""
+    """The client that was given; from a session, one with enough connections for these batches."""
     from botocore.config import Config
 
     options = errand.options(Config, batches)
@@ -286,7 +296,7 @@ def _batch_config(s3_client: Any, batch: Batch, operation: str) -> TransferConfi
 
 
 def _look(s3_client: Any, bucket: str, files: list[File], extra_args: Mapping[str, Any]) -> None:
-    """Ask for the sizes that are not known yet, many at a time; who has none has its error."""
+    """Look up the sizes that are not known yet, many at a time; a file whose size is not found has an error."""
     from concurrent.futures import ThreadPoolExecutor
 
     unknown = [file for file in files if file.size_bytes < 0]
@@ -305,9 +315,9 @@ def _looked_at(s3_client: Any, bucket: str, file: File, extra_args: Mapping[str,
 
 
 def _setting(config: TransferConfig, size_knob: str, size_bytes: int) -> dict[str, float]:
-    """What was in force: threads, also those without a connection that is kept; one for an object as a whole.
+    """The setting in force: threads, also those without a kept connection; one thread for an object sent whole.
 
-    botocore makes connections beyond those that it keeps: 33 threads moved as much with 10 of them as with 33.
+    botocore opens connections beyond its pool: 33 threads moved as much with a pool of 10 as with one of 33.
     """
     if size_bytes < config.multipart_threshold:
         return {"thread_count": 1, size_knob: whole_size_bytes(size_knob, size_bytes)}

@@ -1,4 +1,4 @@
-"""Knows what is to be moved by which client, and tells the daemon how it went: the same for threads and for tasks."""
+"""Knows what is to be moved by which client, and reports how it went: the same for threads and for tasks."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from penstock.client.transfers.many_files import Batch, File
     from penstock.client.transfers.observed import Observed
 
-LOOKING_COUNT = 32  # objects whose sizes are asked for at a time
+LOOKING_COUNT = 32  # HEAD requests in flight
 
 
 class Errand:
-    """Many files between this host and a bucket, by a client that was given, or by one that is made of a session."""
+    """Many files to move between this host and a bucket, with a given client or one made from a given session."""
 
     def __init__(
         self,
@@ -57,14 +57,15 @@ class Errand:
         self._place = place_of(bucket, given, self._client_arguments.get("region_name"))
 
     def ask(self, size_bytes: int, count: int) -> Advice:
-        """What is advised for objects of a size, so many of them, where the client works."""
+        """The advice for this many objects of this size, for the client's region."""
         demand = {**self._demand, "object_count": count}
         return self._advice or advise_in(self._place, self.operation, size_bytes, demand)
 
     def options(self, config: type[Any], batches: Sequence[Batch]) -> dict[str, Any] | None:
-        """What a session makes a client of that has the connections for these; None where a client was given.
+        """Arguments by which a session makes a client with a connection for each thread; None if a client was given.
 
-        Without any it is for looking. The caller's own configuration is kept in all but the connections.
+        Without batches it is a client for HEAD requests. Of the caller's own configuration only the number of
+        connections is replaced.
         """
         if not is_session(self.given):
             return None
@@ -77,14 +78,14 @@ class Errand:
         return {**self._client_arguments, "config": made}
 
     def report(self, observed: Observed, batch: Batch, thread_count: int, **seen: Any) -> None:
-        """Tell the daemon how a batch went where that is evidence, with what else was `seen` of it."""
+        """Report a batch to the daemon, if it is evidence, with what else was `seen`."""
         if batch.is_evidence():
             mean_bytes, setting = batch.mean_bytes, batch.setting(thread_count)
             observed.report(self._reporter, mean_bytes, setting, transferred_bytes=batch.size_bytes, **seen)
 
 
 class Sink:
-    """How fast files took what was written, over the time in which any thread was at it."""
+    """How fast files took what was written, over the time in which any thread was writing."""
 
     def __init__(self) -> None:
         self._written_bytes, self._seconds = 0, 0.0
@@ -92,12 +93,12 @@ class Sink:
 
     @property
     def bytes_per_second(self) -> float | None:
-        """None where nothing was written."""
+        """Bytes per second; None if nothing was written."""
         return self._written_bytes / self._seconds if self._seconds > 0 else None
 
     @contextmanager
     def writing(self, size_bytes: int) -> Iterator[None]:
-        """As long as one thread writes so many."""
+        """Count the time inside the block as time that one thread writes this many bytes."""
         with self._lock:
             self._began = self._began if self._writing_count else perf_counter()
             self._writing_count += 1

@@ -1,8 +1,8 @@
-"""Knows what many files of any sizes ask of a transfer, in which batches they go, and what became of each.
+"""Knows in which batches many files of different sizes move, and what became of each file.
 
-Requests are what takes time, and how many should be under way depends on how large they are. So files are sorted by
-size, the largest first, because what begins last must not last long. Sizes within a factor of four are asked about
-together. What is advised about alike, or is too little to matter, moves in one batch.
+Time goes into requests, and how many should be in flight depends on their size. So files are sorted by size, the
+largest first, because what starts last must be short. Sizes within a factor of four are asked about together. Groups
+that are advised about alike, or that are too small to matter, move in one batch.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
     Files = Mapping[Any, str] | Iterable[tuple[Path, str]]  # Any: keys of a mapping are invariant
     Objects = Mapping[str, Any] | Iterable[tuple[str, Path] | "File"]
 
-WINDOW_FILE_COUNT = 20_000  # that are sized, sorted and moved before more are looked for
-FAILED_COUNT_MAX = 10_000  # that are kept with their reasons
-PART_SIZE_BYTES_MIN = 5 << 20  # below, S3 takes no part: the whole object is one request
-RANGE_SIZE_BYTES_MIN = 4 << 10  # of advice
-_ALIKE_RATIO = 1.5  # of two numbers of threads
-_EVIDENCE_RATIO_MAX = 16.0  # between the largest and the smallest file of what is reported as one size
-# Of a name in that of the file beside it: of four bytes each they leave room for what follows.
+WINDOW_FILE_COUNT = 20_000  # sized, sorted and moved before more are listed
+FAILED_COUNT_MAX = 10_000  # kept with their reasons
+PART_SIZE_BYTES_MIN = 5 << 20  # S3 accepts no smaller part; a smaller object is one request
+RANGE_SIZE_BYTES_MIN = 4 << 10  # that is ever advised
+_ALIKE_RATIO = 1.5  # between two thread counts that are about equal
+_EVIDENCE_RATIO_MAX = 16.0  # between largest and smallest file of a batch reported as one size
+# Kept of a name for its temporary file: even at four bytes a character, the suffix fits a file name of 255 bytes.
 _NAME_CHARACTERS_MAX = 60
-_WAVE_COUNT_MIN = 2  # fewer waves of requests are no batch of their own
+_WAVE_COUNT_MIN = 2  # a batch with fewer waves of requests joins another
 
 
 class File:
-    """One file, and what became of it: `error` says why it was not moved.
+    """One file to move; after a failure `error` says why.
 
-    A size of -1 is not known yet. `etag` is that of an object of which no other version is to be read.
+    `size_bytes` is -1 while it is unknown. `etag` is that of the only version of the object that may be read.
     """
 
     __slots__ = ("error", "etag", "key", "path", "size_bytes")
@@ -53,7 +53,7 @@ class File:
         self.etag: str | None = None
 
     def fail(self, trouble: BaseException) -> None:
-        """It was not moved; why is kept, but nothing that the frames held where it came from, such as a body."""
+        """Keep why it was not moved, without tracebacks, whose frames would keep bodies in memory."""
         self.error = cause = trouble
         while cause:
             cause.__traceback__ = None
@@ -64,15 +64,15 @@ class File:
 
 
 class FilesFailedError(Exception):
-    """Some of many files were not moved; `failed` has each with its reason."""
+    """Some files were not moved; `failed` lists them with their reasons."""
 
     def __init__(self, sentence: str, failed: Sequence[File] = ()) -> None:
         super().__init__(sentence)
-        self.failed = failed  # which unpickling sets afterwards
+        self.failed = failed  # unpickling sets it after construction
 
 
 class Summary:
-    """What became of all files; `failed` has the first 10,000 of those that were not moved."""
+    """What became of all files: counts, bytes moved, and in `failed` the first 10,000 files that were not moved."""
 
     def __init__(self, on_file: Callable[[File], object] | None = None) -> None:
         self.moved_count = self.moved_bytes = self.failed_count = 0
@@ -80,7 +80,7 @@ class Summary:
         self._on_file = on_file
 
     def note(self, file: File) -> None:
-        """It has moved, or it has not."""
+        """Count a file that has ended, moved or failed."""
         if file.error is None:
             self.moved_count += 1
             self.moved_bytes += file.size_bytes
@@ -108,7 +108,7 @@ class Summary:
 
 
 class Batch:
-    """Files that move together, the largest first, and how."""
+    """Files that move together, the largest first, and with which setting."""
 
     def __init__(self, files: list[File], advice: Advice) -> None:
         from penstock.client.targets.advised import download_of, upload_of
@@ -131,7 +131,7 @@ class Batch:
         return self.size_bytes // len(self.files)
 
     def setting(self, thread_count: int) -> dict[str, float]:
-        """What is in force for a file of the mean size where no more threads can be had; as a report states it."""
+        """The setting with which a file of the mean size moves if no more threads can be had, as reports state it."""
         size_bytes = self.part_size_bytes
         if self.mean_bytes < self.multipart_threshold_bytes:
             size_bytes = whole_size_bytes(self.size_knob, self.mean_bytes)
@@ -140,31 +140,31 @@ class Batch:
 
     @property
     def request_count(self) -> int:
-        """For all files, or parts of them."""
+        """Requests for all files, counting each part."""
         return sum(self.part_count(file) for file in self.files)
 
     def is_evidence(self) -> bool:
-        """Whether what it took is that of files of one size, more or less, and all were moved."""
+        """Whether all files were moved and are about equally large, so that the time taken tells about that size."""
         largest, smallest = self.files[0].size_bytes, self.files[-1].size_bytes
         is_one_size = self.mean_bytes > 0 and largest <= _EVIDENCE_RATIO_MAX * max(1, smallest)
         return is_one_size and all(file.error is None for file in self.files)
 
     def part_count(self, file: File) -> int:
-        """How many parts a file is sent in; one is the whole."""
+        """How many parts a file is sent in; 1 if it is sent whole."""
         if file.size_bytes < self.multipart_threshold_bytes:
             return 1
         return -(-file.size_bytes // self.part_size_bytes)
 
     def joins(self, larger: Batch) -> bool:
-        """Whether it moves together with one of larger files."""
+        """Whether this batch should move together with one of larger files."""
         few, many = sorted((self.thread_count, larger.thread_count))
         return many <= _ALIKE_RATIO * few or self._is_little() or larger._is_little()
 
     def join(self, larger: Batch) -> None:
-        """Take the files of a batch before it along, split as those are.
+        """Add the files of the batch before, and split all files as that batch does.
 
-        The threads are the geometric mean of both, weighted by bytes: for where the host is the limit, that is how long
-        each takes, and a number that is twice too large costs about as much as one that is half of what is right.
+        The thread count is the geometric mean of both counts, weighted by bytes: where the host is the limit, bytes are
+        the time that each takes, and twice the right number of threads costs about as much as half of it.
         """
         weights = larger.size_bytes, self.size_bytes
         if sum(weights):
@@ -179,13 +179,13 @@ class Batch:
 
 
 def batches(files: Iterable[File], ask: Callable[[int, int], Advice]) -> list[Batch]:
-    """The files in the order in which they should move; `ask` is asked about a size, and how many files have it."""
+    """The files in batches, in the order to move them; `ask` takes a size in bytes, and how many files have it."""
     found: list[Batch] = []
     default: Advice | None = None
     for alike in _by_size(files):
         mean_bytes = sum(file.size_bytes for file in alike) // len(alike)
         advice = default or ask(max(1, mean_bytes), len(alike))
-        if advice.basis == "default":  # nobody answers: it is not tried for every size
+        if advice.basis == "default":  # no daemon answers: do not ask again for every size
             default = advice
         batch = Batch(alike, advice)
         if found and batch.joins(found[-1]):
@@ -195,9 +195,9 @@ def batches(files: Iterable[File], ask: Callable[[int, int], Advice]) -> list[Ba
 
 
 def planned(files: Files, ask: Callable[[int, int], Advice]) -> Iterator[tuple[list[Batch], list[File]]]:
-    """So many files at a time: the batches in which they go, and those that do not go, with their errors.
+    """For each window of files: the batches to move, and the files that cannot be moved, with their errors.
 
-    Of two that go to one key the second fails, where both are in one window: else one would be lost, by chance.
+    Of two files with the same key in one window, the second fails: otherwise chance would decide which one is lost.
     """
     for window in windows(files):
         found = [_sized(os.fspath(path), key) for path, key in map(_pair, window)]
@@ -207,21 +207,21 @@ def planned(files: Files, ask: Callable[[int, int], Advice]) -> Iterator[tuple[l
 
 
 def wanted(objects: Objects) -> Iterator[list[File]]:
-    """So many objects at a time, of the size that they are known to have. Of two that go to one file the second fails.
+    """Windows of objects, with their sizes as far as known. Of two with the same destination, the second fails.
 
-    To a file system `a//b` and `./a/b` are `a/b`. Which files are taken is known for as long as a window is.
+    `a//b`, `./a/b` and `a/b` are the same file. Destinations are compared within one window only.
     """
     for window in windows(objects):
         files = [item if isinstance(item, File) else _object(*_pair(item)) for item in window]
         for file, first in _seconds(files, lambda file: os.path.abspath(file.path)):  # noqa: PTH100 - as below
             if _is_file(file.path):
                 file.error = ValueError(f"{first.key!r} goes to {file.path}, too")
-                file.size_bytes = max(0, file.size_bytes)  # which is not asked for
+                file.size_bytes = max(0, file.size_bytes)  # so that it is not looked up
         yield files
 
 
 def _pair(item: Any) -> tuple[Any, Any]:
-    """Raises TypeError; of a word the first two letters would be one."""
+    """The two members of a pair. Raises TypeError; a string is refused, else its two letters could be taken for one."""
     try:
         if not isinstance(item, (str, bytes)):
             first, second = item
@@ -239,7 +239,7 @@ def _object(key: str, path: Path) -> File:
 
 
 def _seconds(files: Iterable[File], place_of: Callable[[File], Any]) -> Iterator[tuple[File, File]]:
-    """Each file that goes where one before it goes already, and that one."""
+    """Each file whose place is already taken by an earlier one, and that one."""
     taken: dict[Any, File] = {}
     for file in files:
         if file.error is None and (first := taken.setdefault(place_of(file), file)) is not file:
@@ -247,14 +247,14 @@ def _seconds(files: Iterable[File], place_of: Callable[[File], Any]) -> Iterator
 
 
 def windows(files: Any) -> Iterator[list[Any]]:
-    """So many items of a mapping, or of anything else, at a time."""
+    """The items of a mapping, or of any other iterable, in lists of `WINDOW_FILE_COUNT`."""
     items = iter(files.items() if hasattr(files, "items") else files)
     while window := list(islice(items, WINDOW_FILE_COUNT)):
         yield window
 
 
 def divided(found: list[File], ask: Callable[[int, int], Advice]) -> tuple[list[Batch], list[File]]:
-    """The batches in which files go, and those of which it is known that they do not."""
+    """The batches to move, and the files that already have an error."""
     return (
         batches([file for file in found if file.error is None], ask),
         [file for file in found if file.error is not None],
@@ -262,14 +262,14 @@ def divided(found: list[File], ask: Callable[[int, int], Advice]) -> tuple[list[
 
 
 def whole_size_bytes(size_knob: str, size_bytes: int) -> int:
-    """What a report states as the size of a request that moved a whole file: a legal part, or range."""
+    """The request size in bytes that a report states for a file moved whole: at least the smallest part or range."""
     return max(size_bytes, PART_SIZE_BYTES_MIN if size_knob == "part_size_bytes" else RANGE_SIZE_BYTES_MIN)
 
 
 def files_below(folder: Path, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Every file below a folder, and as its key the relative path behind the prefix; no links to folders.
+    """Every file below a folder with its key: the prefix and the relative path; links to folders are not followed.
 
-    A folder that cannot be listed comes as a file would, and so is named among those that failed.
+    A folder that cannot be listed is yielded like a file, so that it ends up among the failed ones.
     """
     root = os.fspath(folder)
     unlisted: list[OSError] = []
@@ -282,10 +282,10 @@ def files_below(folder: Path, prefix: str = "") -> Iterator[tuple[str, str]]:
 
 
 def object_below(folder: Path, prefix: str, listed: Mapping[str, Any]) -> File | None:
-    """Where an object of a listing goes; None for what only stands for a folder.
+    """Where an object of a listing goes; None for a placeholder of a folder.
 
-    A key may be anything. One that would lead out of the folder, or by `.` and `..` to the place of another, is not
-    followed, and has that as its error.
+    A key may be any text. One that would lead out of the folder, or by `.` and `..` to the path of another key, gets an
+    error instead.
     """
     key: str = listed["Key"]
     name = key[len(prefix) :].lstrip("/") or posixpath.basename(key)
@@ -305,12 +305,12 @@ def object_below(folder: Path, prefix: str, listed: Mapping[str, Any]) -> File |
 
 
 def _is_file(path: str) -> bool:
-    """Or will be one. What many may write to, such as /dev/null, is none."""
+    """Whether it is, or would become, a regular file; special files such as /dev/null may be written by many."""
     return os.path.isfile(path) or not os.path.exists(path)  # noqa: PTH110, PTH113 - as above
 
 
 def make_folder_of(path: str) -> None:
-    """Raises OSError, also where the path is a folder itself."""
+    """Make the folder of a path. Raises OSError, also if the path itself is a folder."""
     folder = os.path.dirname(path)  # noqa: PTH120
     if folder:
         os.makedirs(folder, exist_ok=True)  # noqa: PTH103
@@ -318,13 +318,13 @@ def make_folder_of(path: str) -> None:
 
 
 def refuse_folder(path: str) -> None:
-    """Raises OSError: else it would be found out when the whole object has come and is to take its place."""
+    """Raises OSError if the path is a folder; else that would show only after the whole download."""
     if os.path.isdir(path):  # noqa: PTH112
         raise IsADirectoryError(errno.EISDIR, "it is a folder: name the file in it", path)
 
 
 def beside(path: str) -> str:
-    """A name in the same folder that nothing else has."""
+    """The path of a new file in the same folder, with a random suffix."""
     folder, name = os.path.split(path)
     return os.path.join(folder, f"{name[:_NAME_CHARACTERS_MAX]}.{os.urandom(4).hex()}")  # noqa: PTH118 - as above
 
@@ -334,13 +334,13 @@ def _sized(path: str, key: str) -> File:
         found = os.stat(path)  # noqa: PTH116 - as above
     except (OSError, ValueError) as trouble:
         return File(path, key, error=trouble)
-    if not stat.S_ISREG(found.st_mode):  # a pipe would be waited for, without end
+    if not stat.S_ISREG(found.st_mode):  # opening a pipe could block for ever
         return File(path, key, error=OSError(errno.EINVAL, "it is no regular file", path))
     return File(path, key, found.st_size)
 
 
 def _by_size(files: Iterable[File]) -> list[list[File]]:
-    """Lists of files whose sizes lie within a factor of four, the largest first."""
+    """The files in groups whose sizes lie within a factor of four, the largest first."""
     classes: dict[int, list[File]] = {}
     for file in sorted(files, key=lambda file: file.size_bytes, reverse=True):
         classes.setdefault(file.size_bytes.bit_length() // 2, []).append(file)

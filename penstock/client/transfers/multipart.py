@@ -1,4 +1,4 @@
-"""Knows what each request of an upload says, whole or in parts: as boto3's transfer manager hands arguments on."""
+"""Knows the arguments of each request of an upload, whole or in parts, as boto3's transfer manager passes them on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-ABORT_SECONDS_MAX = 10.0  # for what is under way to end, and for its removal
+ABORT_SECONDS_MAX = 10.0  # for requests in flight to end, and for the abort itself
 _PART_ARGUMENTS = frozenset(
     {
         "ChecksumAlgorithm",
@@ -22,7 +22,7 @@ _PART_ARGUMENTS = frozenset(
         "SSECustomerKeyMD5",
     }
 )
-"""What each part takes of what an upload was begun with."""
+"""Those of an upload's arguments that each part takes."""
 _WHOLE_CHECKSUMS = frozenset(
     f"Checksum{name}"
     for name in (
@@ -30,9 +30,9 @@ _WHOLE_CHECKSUMS = frozenset(
         *("XXHASH3", "XXHASH64", "XXHASH128"),
     )
 )
-"""Of the whole object, stated by the caller: of an upload in parts its completion alone takes them."""
+"""Checksums of the whole object, stated by the caller; in a multipart upload only its completion takes them."""
 _CONDITIONS = frozenset({"IfMatch", "IfNoneMatch"})
-"""Of there being an object already, which boto3's manager does not know: the last request takes them."""
+"""Conditions on an existing object, which boto3's manager does not know; the last request takes them."""
 _LAST_ARGUMENTS = (
     _PART_ARGUMENTS - {"ChecksumAlgorithm"}
     | _WHOLE_CHECKSUMS
@@ -40,14 +40,14 @@ _LAST_ARGUMENTS = (
     | {"ChecksumType", "MpuObjectSize"}
 )
 _NOT_WHOLE_ARGUMENTS = frozenset({"ChecksumType", "MpuObjectSize"})
-"""What an upload in one request does not take."""
+"""Arguments that an upload in one request does not take."""
 _NOT_FIRST_ARGUMENTS = _WHOLE_CHECKSUMS | _CONDITIONS | {"MpuObjectSize"}
 _ABORT_ARGUMENTS = frozenset({"ExpectedBucketOwner", "RequestPayer"})
-_STREAM_BYTES_MAX = 5 << 40  # for which the parts of one whose size nobody knows suffice
+_STREAM_BYTES_MAX = 5 << 40  # that the parts of a stream of unknown size must suffice for
 
 
 class Upload:
-    """One object on its way into a bucket: the arguments of each request for it, and what was answered."""
+    """One object being uploaded: the arguments of each of its requests, and what was answered."""
 
     def __init__(self, client: Any, bucket: str, key: str, extra_args: Mapping[str, Any]) -> None:
         self._where = {"Bucket": bucket, "Key": key}
@@ -56,23 +56,23 @@ class Upload:
 
     @property
     def is_begun(self) -> bool:
-        """Whether there is something to be removed, and the number by which it can be."""
+        """Whether a multipart upload was begun whose id is known, so that it can be removed."""
         return "UploadId" in self._where
 
     def whole(self, body: bytes) -> dict[str, Any]:
-        """Of PutObject."""
+        """Arguments of PutObject."""
         return {**self._where, "Body": body, **_without(self._given, _NOT_WHOLE_ARGUMENTS)}
 
     def first(self) -> dict[str, Any]:
-        """Of CreateMultipartUpload."""
+        """Arguments of CreateMultipartUpload."""
         return {**self._where, **_without(self._stated, _NOT_FIRST_ARGUMENTS)}
 
     def note_begun(self, answer: Mapping[str, Any]) -> None:
-        """The parts may follow."""
+        """Keep the upload id for the parts."""
         self._where["UploadId"] = answer["UploadId"]
 
     def part(self, number: int, body: bytes) -> dict[str, Any]:
-        """Of UploadPart; the first is 1."""
+        """Arguments of UploadPart; the first number is 1."""
         return {
             **self._where,
             "PartNumber": number,
@@ -81,14 +81,14 @@ class Upload:
         }
 
     def note_part(self, number: int, answer: Mapping[str, Any]) -> None:
-        """It has arrived."""
+        """Keep a part's ETag and checksum."""
         self._parts[number] = part = {"PartNumber": number, "ETag": answer["ETag"]}
         checksum = f"Checksum{self._stated.get('ChecksumAlgorithm')}"
         if checksum in answer:
             part[checksum] = answer[checksum]
 
     def last(self) -> dict[str, Any]:
-        """Of CompleteMultipartUpload, when all parts have arrived."""
+        """Arguments of CompleteMultipartUpload, when all parts have arrived."""
         parts = [self._parts[number] for number in sorted(self._parts)]
         return {
             **self._where,
@@ -97,30 +97,30 @@ class Upload:
         }
 
     def removal(self) -> dict[str, Any]:
-        """Of AbortMultipartUpload."""
+        """Arguments of AbortMultipartUpload."""
         return {**self._where, **_only(self._stated, _ABORT_ARGUMENTS)}
 
     def say_left_behind(self, trouble: BaseException) -> None:
-        """Its removal failed with this; what is not there any more is not left behind."""
+        """Log that its removal failed, unless the upload does not exist any more."""
         if refusal_of(trouble)[0] != "NoSuchUpload":
             complain("an unfinished upload of %s is left behind: %s", self._where["Key"], trouble)
 
 
 def stream_part_bytes(advised_bytes: int, part_count: int, sent_bytes: int) -> int:
-    """How large the next part is of a stream of which so much was sent, in so many parts.
+    """The size in bytes of the next part of a stream, after this many parts and bytes.
 
-    As advised for as long as the parts that are left suffice for 5 TiB. From then on n parts hold 5 TiB (n / 10,000)^3:
-    at 8 MiB that begins at 10 GiB, and parts are 110 MiB at 100 GiB, 540 MiB at 1 TiB and 1.5 GiB at last, where a
-    tenth of that would do if the size were known.
+    It is the advised size as long as the remaining parts suffice for 5 TiB. From then on n parts hold 5 TiB (n /
+    10,000)^3: at 8 MiB that begins at 10 GiB, and parts are 110 MiB at 100 GiB, 540 MiB at 1 TiB and 1.5 GiB at last,
+    where a tenth of that would do if the size were known.
     """
     least = _STREAM_BYTES_MAX * (part_count + 1) ** 3 // PART_COUNT_MAX**3 + 1 - sent_bytes
     return min(max(advised_bytes, least), PART_SIZE_BYTES_MAX)
 
 
 def _with_checksum(client: Any, stated: Mapping[str, Any]) -> dict[str, Any]:
-    """With what an upload in parts has to state for its checksums; as boto3 does.
+    """The arguments, with those that a multipart upload needs for its checksums; as in boto3.
 
-    botocore adds some to the parts by itself, and from those of the parts S3 makes one that is stated of the whole.
+    botocore adds checksums to the parts by itself, and S3 combines the parts' checksums into one stated for the whole.
     """
     for name in _WHOLE_CHECKSUMS.intersection(stated):
         return {**stated, "ChecksumType": "FULL_OBJECT", "ChecksumAlgorithm": name[len("Checksum") :]}

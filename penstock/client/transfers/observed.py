@@ -1,6 +1,6 @@
 """Knows what botocore's events tell of transfers: requests tried, refused and lost, and how long parts took.
 
-Of a GET they tell when its answer began: its body is read behind their back.
+Of a GET they tell only when its answer began: the body is read later, without events.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _UPLOADING = ("PutObject", "CreateMultipartUpload", "UploadPart", "CompleteMulti
 _OPERATIONS = (*_UPLOADING, "GetObject")
 _PART_OPERATIONS = frozenset({"PutObject", "UploadPart", "GetObject"})
 _THROTTLED_STATUSES = frozenset({429, 503})
-_PART_COUNT_MAX = 100_000  # whose times are kept
+_PART_COUNT_MAX = 100_000  # how many parts' durations are kept
 
 
 class Observed:
-    """One transfer, or all of a bucket where no key is named: every attempt at a request, how long parts took."""
+    """One transfer, or all of a bucket if `key` is None: each attempt at a request, and how long parts took."""
 
     def __init__(
         self, s3_client: Any, bucket: str, key: str | None = None, operation: Operation = S3_UPLOAD
@@ -44,7 +44,7 @@ class Observed:
         self.request_count = self.throttled_count = self.failed_count = 0
         self.part_seconds: list[float] = []
         self.duration_seconds = 0.0
-        self._is_mixed = False  # with another of the same name: which request was whose, nobody can tell
+        self._is_mixed = False  # with another transfer of the same name: requests cannot be told apart
 
     def __enter__(self) -> Observed:
         other = self._watch.get(self._name)
@@ -60,14 +60,14 @@ class Observed:
             del self._watch[self._name]
 
     def note_attempt(self, status: int | None) -> None:
-        """An answer came with this status, or none came."""
+        """Count an attempt by the HTTP status of its answer; None is no answer."""
         with self._lock:
             self.request_count += 1
             self.throttled_count += status in _THROTTLED_STATUSES
             self.failed_count += status is None or (status >= 400 and status not in _THROTTLED_STATUSES)
 
     def note_part(self, seconds: float) -> None:
-        """A part, or the whole object, took so long with all its attempts."""
+        """Keep how long a part, or the whole object, took with all its attempts."""
         with self._lock:
             if len(self.part_seconds) < _PART_COUNT_MAX:
                 self.part_seconds.append(seconds)
@@ -82,9 +82,9 @@ class Observed:
         client: str,
         sink_bytes_per_second: float | None = None,
     ) -> None:
-        """Tell the daemon what objects of this size did, and how fast the file took it where that was seen.
+        """Report what objects of this size did and, if it was seen, how fast the file took the data.
 
-        What was mixed with another transfer is no evidence of either.
+        Transfers that were mixed with another of the same name are not reported: they are evidence of neither.
         """
         if self._is_mixed:
             return
@@ -103,7 +103,7 @@ class Observed:
         )
 
     def figures(self) -> dict[str, Any]:
-        """In the words of a report."""
+        """The figures under the names of a report."""
         parts = sorted(self.part_seconds) or [0.0]
         counts = {
             "duration_seconds": self.duration_seconds,
@@ -111,7 +111,7 @@ class Observed:
             "throttled_count": self.throttled_count,
             "failed_count": self.failed_count,
         }
-        if self._operation == S3_DOWNLOAD:  # what was seen of each is only its beginning
+        if self._operation == S3_DOWNLOAD:  # only the start of each answer was timed
             return counts
         return {
             **counts,
@@ -126,9 +126,9 @@ _lock = threading.Lock()
 
 
 def _watch_of(s3_client: Any) -> _Watch:
-    """The transfers of this client that are under way; its events are listened to from the first one on.
+    """The transfers of this client in progress, by bucket, key and direction; listens to its events from the first on.
 
-    By bucket, key and direction. What is no client of botocore, and only behaves like one, is not listened to.
+    An object that only imitates a botocore client is not listened to.
     """
     with _lock:
         try:
@@ -144,7 +144,7 @@ def _watch_of(s3_client: Any) -> _Watch:
 
 
 def _forget_lock() -> None:
-    """In a forked child: a thread of the parent may have held it."""
+    """In a forked child: replace the lock, which a thread of the parent may have held."""
     global _lock  # noqa: PLW0603
     _lock = threading.Lock()
 
@@ -154,7 +154,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _listen(events: Any, operation: str, watch: _Watch) -> None:
-    """Botocore hands its handlers a context of one call, in which the upload is carried along."""
+    """A handler of botocore gets a context for each call, which carries the transfer along."""
 
     def on_parameters(params: Mapping[str, Any], context: dict[str, Any], **_: object) -> None:
         bucket, way = params.get("Bucket", ""), S3_UPLOAD if operation in _UPLOADING else S3_DOWNLOAD

@@ -1,6 +1,6 @@
-"""Knows what may be given to a transfer beside what is stated, for editors and type checkers.
+"""Knows the options of transfers beside their demand, for editors and type checkers.
 
-Nothing of penstock imports this at run time.
+Nothing in penstock imports this at run time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class FilesOptions(CommonDemand, total=False):
-    """How many files are moved, which `upload_files` of `penstock.client.boto3` explains."""
+    """Options for moving many files; `penstock.client.boto3.upload_files` explains them."""
 
     advice: Advice | None
     client_arguments: Mapping[str, Any] | None
@@ -29,7 +29,7 @@ class FilesOptions(CommonDemand, total=False):
 
 
 class StreamOptions(TransferDemand, total=False):
-    """How a stream is written, which `penstock.client.boto3.open_writer` explains."""
+    """Options for writing a stream; `penstock.client.boto3.open_writer` explains them."""
 
     size_bytes: int | None
     advice: Advice | None

@@ -1,11 +1,11 @@
-"""Knows how to read an object of S3 with aiobotocore as a file is read, with ranges and read-ahead as advised.
+"""Knows how to read an object of S3 with aiobotocore as a file, with ranges and read-ahead as advised.
 
     from penstock.client.transfers.aiobotocore_reader import open_object
 
     async with await open_object(s3, bucket, key) as file:
         head = await file.read(1000)
 
-It is `reader.py` for an event loop: what is fetched, and when, is the same, and so are its methods but for `await`.
+It is `reader.py` for an event loop: it fetches the same ranges at the same times, and has the same methods to `await`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ async def open_object(
 
 
 class AsyncObjectReader(Reading):
-    """One object, opened by `open_object`. For one task at a time, as files are."""
+    """One object, opened by `open_object`. Only one task at a time may read, as with a file."""
 
     def __init__(self, opening: Opening) -> None:
         super().__init__(opening)
@@ -61,16 +61,19 @@ class AsyncObjectReader(Reading):
         await self.aclose()
 
     async def read(self, size: int | None = -1) -> bytes:
-        """So many bytes, or all that are left; fewer only at the end."""
+        """`size` bytes, or everything left; fewer only at the end."""
         with self._one_read():
-            left, content = self._left_bytes(size), io.BytesIO()  # which gives away what it holds, uncopied
+            left, content = self._left_bytes(size), io.BytesIO()  # hands over its content uncopied
             while left:
                 first = self._next(left)
                 left -= content.write(self._taken(first, await self._content(first), left))
         return content.getvalue()
 
     async def read_ranges(self, ranges: Iterable[tuple[int, int]]) -> list[bytes]:
-        """The bytes of each (offset, size), which may lie anywhere; many are fetched at a time."""
+        """The bytes of each (offset, size), anywhere in the object; many are fetched at a time.
+
+        Bytes beyond the end are left out. Raises ValueError for a negative offset or size, and what aiobotocore raises.
+        """
         with self._asked_for_all(ranges) as (fetched, cut):
             contents = list[bytes]()  # a loop: Python 3.9 has no asynchronous comprehension within another
             for parts in fetched:
@@ -78,7 +81,7 @@ class AsyncObjectReader(Reading):
             return cut(contents)
 
     async def aclose(self) -> None:
-        """Let go of what was fetched ahead. A read of another task ends with a ValueError."""
+        """Drop what was read ahead. A read in another task ends with a ValueError."""
         self.closed = True
         self._forget()
         under_way = tuple(self._under_way)
@@ -87,7 +90,7 @@ class AsyncObjectReader(Reading):
         await asyncio.gather(*under_way, return_exceptions=True)
 
     async def _content(self, asked: Range) -> bytearray:
-        """What came. Who awaited its task would be cancelled with it, where another task closes the reader."""
+        """The content of a range. Does not await the task itself, which closing in another task cancels."""
         await asyncio.wait([asked.content])
         if asked.content.cancelled():
             raise OSError("the range was given up: one task at a time reads from here")
@@ -98,7 +101,7 @@ class AsyncObjectReader(Reading):
         asked.content = self._started(self._fetch(asked.start, asked.end))
 
     def _started(self, work: Any) -> asyncio.Task[bytearray]:
-        """As a task that nobody has to wait for."""
+        """Start it as a task that nobody has to await."""
         task: asyncio.Task[bytearray] = asyncio.ensure_future(work)
         self._under_way.add(task)
         task.add_done_callback(self._ended)
@@ -107,10 +110,10 @@ class AsyncObjectReader(Reading):
     def _ended(self, task: asyncio.Task[bytearray]) -> None:
         self._under_way.discard(task)
         if not task.cancelled():
-            task.exception()  # has been seen, also where nobody reads on
+            task.exception()  # marks it as retrieved, also if nobody reads on
 
     async def _fetch(self, start: int, end: int) -> bytearray:
-        """Its content; what is late is asked for again, and what ends first counts, unless it fails."""
+        """The content of a range; a late one is requested again, and the first to succeed counts."""
         async with self._room:
             first = self._started(self._get(start, end))
             tries = [first]
@@ -133,12 +136,12 @@ class AsyncObjectReader(Reading):
 async def whole_body(
     client: Any, request: Mapping[str, Any], start: int, end: int, must_fit: Callable[[Any, Any], None]
 ) -> bytearray:
-    """The content of a range. Raises what aiobotocore raises, and OSError where it is not what was asked for."""
+    """The content of a range. Raises what aiobotocore raises, and OSError if it is not what was asked for."""
     tries = 0
     while True:
         tries += 1
         answer = await client.get_object(**request)
-        # What entering it gives is in some versions aiohttp's own, which reads all at once.
+        # Not the value of `async with`: in some versions that is aiohttp's own body, which reads all at once.
         body = answer["Body"]
         try:
             async with body:
@@ -151,10 +154,10 @@ async def whole_body(
 
 
 async def _read(body: Any, size_bytes: int) -> bytearray:
-    """What comes, until there is more than that: in pieces, since aiohttp holds twice what it reads as a whole.
+    """The body, until there is more than `size_bytes`; in pieces, since aiohttp doubles the memory for a whole one.
 
-    Room is made for all at once. Bodies that grow beside each other are in each other's way, and each was copied nine
-    times over until it was there: a quarter of the processor time of a download.
+    The buffer is allocated once. Bodies that grow side by side get in each other's way: each was copied nine times, a
+    quarter of the processor time of a download.
     """
     content, count = bytearray(size_bytes), 0
     while count <= size_bytes and (piece := await body.read(_PIECE_BYTES)):

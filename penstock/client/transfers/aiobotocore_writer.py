@@ -1,4 +1,4 @@
-"""Knows how to write an object of S3 with aiobotocore as a stream whose length nobody knows beforehand.
+"""Knows how to write an object of S3 with aiobotocore as a stream of unknown length.
 
     from penstock.client.transfers.aiobotocore_writer import open_writer
 
@@ -6,7 +6,7 @@
         async for line in lines:
             await file.write(line)
 
-It is `writer.py` for an event loop: when what is sent is the same, and so are its methods but for `await`.
+It is `writer.py` for an event loop: it sends the same parts at the same times, and has the same methods to `await`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ async def open_writer(
 
 
 class AsyncObjectWriter(Writing):
-    """One object, opened by `open_writer`. For one task at a time, as files are."""
+    """One object, opened by `open_writer`. Only one task at a time may write, as with a file."""
 
     _library, _upload_of = "aiobotocore", AsyncUpload
     _upload: AsyncUpload
@@ -52,7 +52,7 @@ class AsyncObjectWriter(Writing):
         await (self.aclose() if kind is None else self.abort())
 
     async def write(self, content: Buffer) -> int:
-        """All of it; waits while as much is under way as is advised."""
+        """Write all of it, and return its length; waits while as much is in flight as is advised."""
         self._check()
         view = memoryview(content).cast("B")
         async with self._all_or_nothing():
@@ -61,7 +61,7 @@ class AsyncObjectWriter(Writing):
         return len(view)
 
     async def aclose(self) -> None:
-        """Make an object of what was written."""
+        """Complete the object from what was written."""
         if self._trouble is not None or not self.closed:
             self._check()
         self.closed = True
@@ -70,7 +70,7 @@ class AsyncObjectWriter(Writing):
                 await self._finish()
 
     async def abort(self) -> None:
-        """Leave nothing behind: no object, and no parts that would have to be paid for."""
+        """Discard everything: no object appears, and no parts remain that would be billed."""
         self.closed = True
         if not self._is_over:
             self._end()
@@ -105,7 +105,7 @@ class AsyncObjectWriter(Writing):
             await self._upload.remove()
 
     async def _send(self, number: int, content: bytes) -> None:
-        await asyncio.wait([self._begun])  # who awaited it would cancel it when he is
+        await asyncio.wait([self._begun])  # not awaited itself: cancelling this task would cancel it
         self._begun.result()
         await self._upload.send(number, content)
         self._note_arrived(content)
@@ -129,7 +129,7 @@ class AsyncObjectWriter(Writing):
 
     @asynccontextmanager
     async def _all_or_nothing(self) -> AsyncIterator[None]:
-        """What fails half way is not written, and says so also to who did not look."""
+        """A failure halfway aborts the object, and later calls report it again."""
         try:
             yield
         except BaseException as trouble:
@@ -139,7 +139,7 @@ class AsyncObjectWriter(Writing):
 
 
 def _started(work: Any) -> asyncio.Task[None]:
-    """As a task whose failure is seen, also where nobody asks for it any more."""
+    """Start it as a task whose exception counts as retrieved, even if nobody asks for it any more."""
     task: asyncio.Task[None] = asyncio.ensure_future(work)
     task.add_done_callback(lambda _: task.cancelled() or task.exception())
     return task

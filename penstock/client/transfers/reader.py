@@ -5,9 +5,9 @@
     with open_object(s3, bucket, key) as file:
         table = pyarrow.parquet.read_table(file)
 
-What is fetched, and when, is in `reading`. `read_ranges` fetches many pieces at a time, and reads through gaps that are
-cheaper read than left out. Of an object that is replaced meanwhile, nothing of the new one is mixed in: S3 refuses
-(412). `aiobotocore_reader.py` is the same for an event loop.
+`reading` decides what is fetched, and when. `read_ranges` fetches many pieces at a time, and reads through gaps that
+are cheaper to read than to skip. If the object is replaced meanwhile, S3 refuses further reads (412), so that two
+versions are never mixed. `aiobotocore_reader.py` is the same for an event loop.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from penstock.client.advice import Advice
     from penstock.client.demand import TransferDemand
 
-_HEDGE_THREAD_COUNT = 2  # what was asked for again and is late as well keeps its thread for a while
+_HEDGE_THREAD_COUNT = 2  # a hedge that is late as well keeps its thread for a while
 _PEEK_BYTES = 8 << 10
 
 
@@ -49,19 +49,23 @@ def open_object(
     extra_args: Mapping[str, Any] | None = None,
     **demand: Unpack[TransferDemand],
 ) -> ObjectReader:
-    """The object as a binary file that can be read and sought, as advised for its size. Raises what boto3 raises.
+    """The object as a binary file that can be read and sought, as advised for its size.
 
-    State `access="random"` for a reader of pieces here and there, and nothing is read ahead; and `object_count` where
-    several are open at a time, and they share what is advised for all of them. It uses no more threads
-    than the client keeps connections: see `penstock.client.boto3.download_client_config`. A range that is late is asked
-    for once more, by at most one more connection at a time; set `hedge_timeout_seconds` of the reader to None for none.
+    Raises what boto3 raises, for example if there is no such object; nothing because of penstock. Without a daemon,
+    ranges and connections are boto3's defaults, with 80 MiB of read-ahead. `advice` is used in place of asking;
+    `demand` is that of `penstock.client.advice.advise`; `extra_args` go into each request.
+
+    State `access="random"` for pieces here and there, and nothing is read ahead. State `object_count` if several
+    objects are open at a time, and they share what is advised for all of them. The reader uses no more threads than the
+    client keeps connections: see `penstock.client.boto3.download_client_config`. A late range is requested once more,
+    over at most one additional connection at a time; set the reader's `hedge_timeout_seconds` to None to prevent that.
     """
     opening = Opening(s3_client, bucket, key, advice, extra_args, demand)
     return ObjectReader(opening.found(s3_client.head_object(**opening.arguments)))
 
 
 class ObjectReader(OfOneProcess, Reading, io.RawIOBase):
-    """One object, opened by `open_object`. Threads may share it, as they may a file: they have one position."""
+    """One object, opened by `open_object`. Threads may share it; like a file, it has a single position."""
 
     def __init__(self, opening: Opening) -> None:
         super().__init__(opening)
@@ -82,9 +86,9 @@ class ObjectReader(OfOneProcess, Reading, io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Go there; nothing is fetched before it is read. A read of another thread ends where that one is.
+        """Set the position; fetches nothing. Waits for a read of another thread to end.
 
-        Else its bytes would be taken from one place by the bounds of another.
+        Otherwise that read would take bytes from one place by the bounds of another.
         """
         self._check()
         with self._lock:
@@ -94,15 +98,15 @@ class ObjectReader(OfOneProcess, Reading, io.RawIOBase):
         raise TypeError("an open object cannot be pickled: open it where it is read")
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """So many bytes, or all that are left; fewer only at the end."""
-        content = io.BytesIO()  # which gives away what it holds, where a bytearray is copied
+        """`size` bytes, or everything left; fewer only at the end."""
+        content = io.BytesIO()  # hands over its content, where a bytearray would be copied
         with self._alone():
             for piece in self._coming(self._left_bytes(size)):
                 content.write(piece)
         return content.getvalue()
 
     def peek(self, _size: int = 0, /) -> bytes:
-        """Some of the bytes that come next, which stay to be read; whoever reads lines looks for their ends in them."""
+        """Some of the next bytes, without moving the position; readers of lines search them for line ends."""
         with self._alone():
             left = self._left_bytes(_PEEK_BYTES)
             if not left:
@@ -113,7 +117,7 @@ class ObjectReader(OfOneProcess, Reading, io.RawIOBase):
             return self._content(first)[begin : begin + left]
 
     def readinto(self, buffer: Buffer, /) -> int:
-        """As many bytes as there is room for, and fewer only at the end."""
+        """Fill the buffer; returns the number of bytes, fewer than fit only at the end."""
         view = memoryview(buffer).cast("B")
         filled = 0
         with self._alone():
@@ -123,21 +127,22 @@ class ObjectReader(OfOneProcess, Reading, io.RawIOBase):
         return filled
 
     def readall(self) -> bytes:
-        """What is left, in advised ranges at a time."""
+        """Everything left, fetched in advised ranges."""
         return self.read()
 
     def read_ranges(self, ranges: Iterable[tuple[int, int]]) -> list[bytes]:
-        """The bytes of each (offset, size), which may lie anywhere; many are fetched at a time.
+        """The bytes of each (offset, size), anywhere in the object; many are fetched at a time.
 
-        What lies beyond the end is left out, as a file does. Raises ValueError for what is below 0.
+        Bytes beyond the end are left out, as in a file. Raises ValueError for a negative offset or size, and what boto3
+        raises.
         """
         with self._asked_for_all(ranges) as (fetched, cut):
             return cut([b"".join(map(self._content, parts)) for parts in fetched])
 
     def close(self) -> None:
-        """Let go of what was fetched ahead, and of the threads. A read of another thread ends with a ValueError."""
+        """Drop what was read ahead, and end the threads. A read in another thread ends with a ValueError."""
         was_closed = self.closed
-        super().close()  # first: who reads meanwhile asks for nothing more
+        super().close()  # first, so that other threads request nothing more
         if not was_closed:
             self._notice_fork()
             self._let_go()
@@ -145,7 +150,7 @@ class ObjectReader(OfOneProcess, Reading, io.RawIOBase):
             self._spare.end()
 
     def _coming(self, wanted: int) -> Iterator[memoryview]:
-        """So many bytes from the position on, as they lie in the ranges that bring them."""
+        """This many bytes from the position on, in pieces as the ranges bring them."""
         while wanted:
             first = self._next(wanted)
             piece = self._taken(first, self._content(first), wanted)
@@ -164,7 +169,7 @@ class ObjectReader(OfOneProcess, Reading, io.RawIOBase):
         self._notice_fork()
 
     def _begin_anew(self) -> None:
-        """A child has none of its parent's threads, and nothing that they were about to bring."""
+        """A child has none of its parent's threads, and nothing of what they were fetching."""
         close_inherited(self._client)
         self._ahead.clear()
         self._pieces.clear()
@@ -186,7 +191,7 @@ class ObjectReader(OfOneProcess, Reading, io.RawIOBase):
                 content: bytes = asked.body.read()
                 return whole(content, asked.start, asked.end)
             except Exception:
-                answer["Body"].close()  # what is unread of it is nobody's
+                answer["Body"].close()  # the rest of it will not be read
                 if tries < BODY_TRY_COUNT and not asked.is_unwanted:
                     continue
                 raise
@@ -194,7 +199,7 @@ class ObjectReader(OfOneProcess, Reading, io.RawIOBase):
                 asked.body = None
 
     def _content(self, asked: Range) -> bytes:
-        """What came; where nothing did in time, it is asked for again."""
+        """The content of a range; if it does not come in time, the range is requested again."""
         most = self.hedge_timeout_seconds
         while not asked.content.done():
             left = ATTENTION_SECONDS
@@ -208,7 +213,7 @@ class ObjectReader(OfOneProcess, Reading, io.RawIOBase):
         return content
 
     def _sooner(self, asked: Range) -> Future[bytes]:
-        """Of two requests the one that ends first, unless it fails; of one where no more may be sent."""
+        """The first of two requests to succeed; the only one, if no more may be sent."""
         first: Future[bytes] = asked.content
         if not self._may_hedge():
             return first

@@ -1,10 +1,10 @@
-"""Knows what is to be fetched for who reads an object as a file, and when: the same for threads and for tasks.
+"""Knows what to fetch, and when, for a reader of an object as a file: the same for threads and for tasks.
 
-Who reads on from where he ended, or skips no more than a request costs, gets ever larger ranges, several at a time,
-which are fetched before he asks; who seeks elsewhere gets what he asks for, 4 KiB at the least, and no more. A range
-that comes later than nearly all do (`hedge_timeout_seconds`, from the tail that was measured) is asked for once more,
-and what comes first counts; how often is bounded, because a service that is slow as a whole must not be asked twice as
-much.
+A reader who continues where the last read ended, or skips no more than a request costs, gets ever larger ranges,
+several at a time, before asking for them. A reader who seeks elsewhere gets what the read asks for, 4 KiB at least, and
+no more. A range that is later than nearly all others (`hedge_timeout_seconds`, from the measured tail) is requested
+once more, and the first answer counts. The number of such hedges is bounded, because a service that is slow as a whole
+must not get twice the requests.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ if TYPE_CHECKING:
     Content = TypeVar("Content", bytes, bytearray)
     _Cut = Callable[[list[bytes]], list[bytes]]
 
-_FIRST_BYTES = 64 << 10  # of a reader of whom nothing is known yet
-# Of one who seeks: before a member of an archive lies how long its name is, and behind that where its content begins.
+_FIRST_BYTES = 64 << 10  # fetched for a first read, when nothing is known of the reader
+# Fetched after a seek: the header of an archive's member says how long its name is, and so where its content begins.
 _LEAST_BYTES = 4 << 10
-_GROWTH = 2  # of the ranges, and of what is ahead, while he reads on
-_READ_AHEAD_BYTES = 80 << 20  # where nothing is advised: ten ranges of 8 MiB, as boto3 has them
-# Of one that ends early, as boto3 does: botocore tries again only what has no answer at all.
+_GROWTH = 2  # of the ranges and of the read-ahead, while reading is sequential
+_READ_AHEAD_BYTES = 80 << 20  # without advice: ten ranges of 8 MiB, as in boto3
+# Tries of a body that ends early, as in boto3: botocore retries only requests without any answer.
 BODY_TRY_COUNT = 5
-_HEDGED_FRACTION = 0.05  # of the requests may be sent again, and one at first
+_HEDGED_FRACTION = 0.05  # of the requests may be sent again; one always may
 
 
 class Opening:
-    """An object that is to be read: what each request for it says, its size, and what is advised for it."""
+    """An object to be read: the arguments of its requests, its size, and the advice for it."""
 
-    def __init__(  # noqa: PLR0917 - of two callers
+    def __init__(  # noqa: PLR0917 - only two callers
         self,
         s3_client: Any,
         bucket: str,
@@ -65,7 +65,7 @@ class Opening:
         self.told: Transfer
 
     def found(self, head: Mapping[str, Any]) -> Opening:
-        """With the answer to HeadObject: from then on no other version is read, and advice is asked for."""
+        """Take the answer to HeadObject, ask for advice, and pin the version: no other is read from now on."""
         self.size_bytes = int(head["ContentLength"])
         if head.get("ETag"):
             self.arguments["IfMatch"] = head["ETag"]
@@ -77,9 +77,9 @@ class Opening:
 
 
 class Range:
-    """Bytes that were asked for: `content` is a future of the kind that the reader waits for.
+    """Bytes that were asked for.
 
-    `body` is what a thread is reading for it.
+    `content` is a future of the kind that the reader waits for; `body` is what a thread is reading for it.
     """
 
     __slots__ = ("begun_at", "body", "content", "end", "is_unwanted", "start")
@@ -92,51 +92,52 @@ class Range:
         self.is_unwanted = False
 
     def give_up(self) -> None:
-        """Nobody waits for it any more: a thread that did would keep the interpreter from its end."""
-        self.is_unwanted = True  # before the body is looked for, which its reader does the other way round
+        """Nobody waits for it any more: stop its thread, which would keep the interpreter from ending."""
+        self.is_unwanted = True  # set before `body` is read; the fetching thread sets `body`, then reads this
         if self.content is not None:
             self.content.cancel()
         stop(self.body)
 
 
 class Reading(ABC):
-    """Where one is in an object, and what is on its way."""
+    """The position of a reader in an object, and the ranges that are being fetched."""
 
-    closed: Any  # a word of its own, or a property of files
+    closed: Any  # an attribute, or the property of a file
 
     def __init__(self, opening: Opening) -> None:
         super().__init__()
         told, self._client, self._arguments = opening.told, opening.client, opening.arguments
         self._is_random, self.size_bytes = opening.is_random, opening.size_bytes
         self.range_size_bytes = told.request_size_bytes
-        # What is advised is for all objects that are read at a time.
+        # The advice is for all objects that are read at a time.
         self.thread_count = min(max(1, told.thread_count // told.object_count), pool_count_of(self._client))
         ahead_bytes = (told.read_ahead_bytes or _READ_AHEAD_BYTES) // told.object_count
         self.read_ahead_bytes = max(ahead_bytes, self.range_size_bytes)
         self.coalesced_gap_bytes = told.coalesced_gap_bytes or 0
-        self._skipped_bytes = told.coalesced_gap_bytes or _FIRST_BYTES  # which take less time than a request
+        self._skipped_bytes = told.coalesced_gap_bytes or _FIRST_BYTES  # cheaper to read than one request
         self._merged_size_bytes = told.merged_size_bytes
         self.hedge_timeout_seconds = told.hedge_timeout_seconds
         self.request_count = self.hedged_count = 0
         self._position = 0
-        self._ahead: deque[Range] = deque()  # one after another, the first at or around the position
-        self._pieces: dict[int, list[list[Range]]] = {}  # of each `read_ranges` that is waited for
-        # Where the last read ended, and how much was read without a seek.
+        self._ahead: deque[Range] = deque()  # contiguous; the first begins at or before the position
+        self._pieces: dict[int, list[list[Range]]] = {}  # of each `read_ranges` in progress
+        # Where the last read ended, and how many bytes were read sequentially.
         self._read_until = self._read_on_bytes = 0
 
     @abstractmethod
     def _begin(self, asked: Range) -> None:
-        """Have it fetched, and say with what future."""
+        """Start fetching it, and set its future."""
 
     def tell(self) -> int:
-        """Where the next byte is read."""
+        """The position of the next read."""
         self._check()
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go there; nothing is fetched before it is read.
+        """Set the position; fetches nothing.
 
-        Before the beginning is EINVAL, as of a file: `zipfile` takes that for a file too short to be an archive.
+        A position before the beginning raises OSError with EINVAL, as files do: `zipfile` takes that for a file too
+        short to be an archive.
         """
         self._check()
         starts = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size_bytes}
@@ -149,16 +150,16 @@ class Reading(ABC):
         return self._position
 
     def _left_bytes(self, size: int | None = -1) -> int:
-        """As many bytes as are wanted, or all, and no more than there are from the position on."""
+        """How many bytes a read of `size` returns, or of everything left if it is None or negative."""
         left = max(0, self.size_bytes - self._position)
         return left if size is None or size < 0 else min(size, left)
 
     def _next(self, size: int) -> Range:
-        """The range that holds the byte at the position, of which so many bytes at most are wanted."""
+        """The range that holds the byte at the position; at most `size` bytes of it are wanted."""
         skipped = self._position - self._read_until
         if not 0 <= skipped <= self._skipped_bytes:
             self._read_on_bytes = 0
-        elif self._read_on_bytes:  # `torch.load` skips to each tensor: less than a request costs is read, too
+        elif self._read_on_bytes:  # small skips stay sequential: `torch.load` skips to each tensor
             self._read_on_bytes += skipped
         self._read_until = self._position
         while self._ahead and not self._ahead[0].start <= self._position < self._ahead[0].end:
@@ -170,7 +171,7 @@ class Reading(ABC):
         return self._ahead[0]
 
     def _taken(self, first: Range, content: bytes | bytearray, size: int) -> memoryview:
-        """So many bytes at most of the first range, from the position on, which is then behind them."""
+        """At most `size` bytes of the first range, from the position on; the position moves behind them."""
         begin = self._position - first.start
         piece = memoryview(content)[begin : begin + size]
         if first.start + begin + len(piece) >= first.end:
@@ -181,7 +182,7 @@ class Reading(ABC):
         return piece
 
     def _fetch_ahead(self, size: int) -> None:
-        """Have so many bytes on their way; of one who reads on, as much again as he has read, in ever larger ranges."""
+        """Fetch at least `size` bytes; for a sequential reader twice what was read so far, in growing ranges."""
         further = 0 if self._is_random else min(_GROWTH * self._read_on_bytes, self.read_ahead_bytes)
         least = size
         if not self._is_random:
@@ -193,12 +194,12 @@ class Reading(ABC):
             end = min(begin + self.range_size_bytes, until)
             is_short = end - begin < min(self.range_size_bytes, further)
             if is_short and self._ahead and end < self.size_bytes:
-                break  # not a small one after each read
+                break  # else a small range would follow each read
             self._ahead.append(self._asked_for(begin, end))
             begin = end
 
     def _asked_for(self, start: int, end: int) -> Range:
-        self._check()  # another may have closed it since the read began
+        self._check()  # another thread may have closed it since the read began
         asked = Range(start, end)
         self.request_count += 1
         self._begin(asked)
@@ -213,7 +214,7 @@ class Reading(ABC):
 
     @contextmanager
     def _asked_for_all(self, ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[list[list[Range]], _Cut]]:
-        """The ranges of each piece in which it comes, on their way; and what cuts (offset, size) out of the pieces."""
+        """Fetch all ranges, merged into pieces; yields these, and a function that cuts what is wanted from them."""
         self._check()
         wanted = [_within(start, size, self.size_bytes) for start, size in ranges]
         pieces = merged(wanted, self.coalesced_gap_bytes, self._merged_size_bytes)
@@ -223,7 +224,7 @@ class Reading(ABC):
             for start, end in pieces:
                 fetched.append(parts := [])
                 for part in divided(start, end, self._merged_size_bytes):
-                    parts.append(self._asked_for(*part))  # noqa: PERF401 - those before one that fails are given up
+                    parts.append(self._asked_for(*part))  # noqa: PERF401 - if one fails, those before it are given up
             yield fetched, partial(cut, wanted, pieces)
         except Exception as trouble:
             self._must_be_open(trouble)
@@ -235,7 +236,7 @@ class Reading(ABC):
 
     @contextmanager
     def _one_read(self) -> Iterator[None]:
-        """After what fails, the next read is from where this one began, and asks anew."""
+        """After a failure, the position is back where the read began, and the next read requests anew."""
         self._check()
         begin = self._position
         try:
@@ -247,14 +248,14 @@ class Reading(ABC):
                 self._must_be_open(trouble)
             raise
         finally:
-            if self.closed:  # by another, who does not know what was asked for since
+            if self.closed:  # by another thread, which missed the requests made since
                 self._forget()
 
     def _check(self) -> None:
         self._must_be_open(None)
 
     def _must_be_open(self, trouble: Exception | None) -> None:
-        """Raises ValueError, as files do. What another gives up by closing ends in many ways, which are no reason."""
+        """Raises ValueError if it was closed, as files do, from the error of a read that closing interrupted."""
         if self.closed:
             raise ValueError("the object is closed") from trouble
 
@@ -265,12 +266,12 @@ class Reading(ABC):
         must_fit(answer, request, self.size_bytes, self._arguments.get("IfMatch"))
 
     def _forget(self) -> None:
-        with suppress(IndexError):  # where another takes the last one, too
+        with suppress(IndexError):  # another thread may take the last one
             while self._ahead:
                 self._ahead.pop().give_up()
 
     def _let_go(self) -> None:
-        """Of all that is on its way, whoever waits for it."""
+        """Give up all ranges, whoever waits for them."""
         self._forget()
         for fetched in list(self._pieces.values()):
             for asked in chain.from_iterable(fetched):
@@ -278,23 +279,23 @@ class Reading(ABC):
 
 
 def _within(start: int, size: int, size_bytes: int) -> tuple[int, int]:
-    """From where to where, as far as the object has it. Other bytes than were meant are worse than an error."""
+    """Start and end, cut at the end of the object. Raises ValueError below 0: wrong bytes are worse than an error."""
     if start < 0 or size < 0:
         raise ValueError(f"there are no {size} bytes from {start} on: an offset and a size are 0 or more")
     return start, min(start + size, size_bytes)
 
 
 def whole(content: Content, start: int, end: int) -> Content:
-    """The content of a range. Raises OSError where some of it is missing."""
+    """The content of a range. Raises OSError if some of it is missing."""
     if len(content) != end - start:
         raise OSError(f"{len(content)} bytes came of {end - start} from {start} on")
     return content
 
 
 def merged(wanted: Iterable[tuple[int, int]], gap: int, size_max: int) -> list[tuple[int, int]]:
-    """Ranges that hold all that is wanted: over gaps of so many bytes, as long as none is larger than that.
+    """Ranges (start, end) that cover everything wanted, joined over gaps of at most `gap` and up to `size_max` bytes.
 
-    What is wanted lies in the last of them that does not begin behind it.
+    Each wanted range lies within the last result that does not begin after it.
     """
     found: list[tuple[int, int]] = []
     for start, end in sorted(pair for pair in wanted if pair[0] < pair[1]):
@@ -307,7 +308,7 @@ def merged(wanted: Iterable[tuple[int, int]], gap: int, size_max: int) -> list[t
 
 
 def divided(start: int, end: int, size_bytes: int) -> list[tuple[int, int]]:
-    """A piece in as many equal ranges as hold this size or more: one is not cut for a little more than that."""
+    """A piece in as many equal ranges of at least `size_bytes` as possible: a slightly larger piece is not cut."""
     count = max(1, (end - start) // size_bytes)
     bounds = [start + (end - start) * index // count for index in range(count + 1)]
     return list(zip(bounds, bounds[1:]))  # noqa: B905, RUF007 - Python 3.9 has neither
@@ -316,7 +317,7 @@ def divided(start: int, end: int, size_bytes: int) -> list[tuple[int, int]]:
 def cut(
     wanted: Iterable[tuple[int, int]], pieces: list[tuple[int, int]], contents: list[bytes]
 ) -> list[bytes]:
-    """What is wanted, out of what was `merged`."""
+    """The contents of the wanted ranges, cut out of the contents of what was `merged`."""
     starts, found = [start for start, _ in pieces], []
     for start, end in wanted:
         index = bisect_right(starts, start) - 1

@@ -1,7 +1,7 @@
-"""Knows threads that fetch for whoever waits for it, and that the end of the process does not wait for.
+"""Knows threads that work for a caller who waits, and that the end of the process does not wait for.
 
-The threads of a `ThreadPoolExecutor` are waited for at the end of the interpreter: a script that had read a piece of an
-object and ended fetched all that was read ahead, and stayed for minutes where a server was silent.
+The interpreter joins the threads of a `ThreadPoolExecutor` when it ends: a script that had read a piece of an object
+would first fetch everything read ahead, and stay for minutes where a server was silent.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 
 class Threads:
-    """So many at the most, as they are needed."""
+    """At most `count` threads, started as they are needed."""
 
     def __init__(self, count: int, name: str) -> None:
         self._count, self._name = count, name
         self._work: SimpleQueue[Any] = SimpleQueue()
         self._idle = Semaphore(0)
-        self._lock, self._is_over = RLock(), False  # a signal handler may close what it interrupts
+        self._lock, self._is_over = RLock(), False  # reentrant: a signal handler may close its victim
         self._threads: list[Thread] = []
 
     def submit(self, call: Callable[[Any], Any], argument: object) -> Future[Any]:
-        """Have it called. Raises RuntimeError after the end, and where there can be no thread."""
+        """Have a thread call it. Raises RuntimeError after `end`, and if no thread can be started."""
         future: Future[Any] = Future()
         with self._lock:
             if self._is_over:
@@ -38,7 +38,7 @@ class Threads:
         return future
 
     def submit_or_call(self, call: Callable[[Any], Any], argument: object) -> Future[Any]:
-        """The same; where there are no more threads, or the interpreter is at its end, it is called here."""
+        """Like `submit`, but calls it right here if no thread can be started, or the interpreter is ending."""
         try:
             return self.submit(call, argument)
         except RuntimeError:
@@ -47,13 +47,13 @@ class Threads:
             return future
 
     def end(self) -> None:
-        """When all is done that was asked for."""
+        """Let the threads end once all submitted work is done."""
         with self._lock:
             self._is_over = True
             self._work.put(None)
 
     def _start(self) -> None:
-        """One more, or as many as there can be."""
+        """Start one more thread, if the system allows it. Raises RuntimeError if there is none at all."""
         thread = Thread(target=_work_off, args=(self._work, self._idle), name=self._name, daemon=True)
         try:
             thread.start()
@@ -65,17 +65,17 @@ class Threads:
 
 
 def _work_off(work: SimpleQueue[Any], idle: Semaphore) -> None:
-    """Holds nothing of what was done while it waits: else nobody's reader would never be closed."""
+    """Call what is submitted; keep no reference to it while waiting, or readers would never be garbage collected."""
     while (item := work.get()) is not None:
         _call(*item)
         del item
         idle.release()
-    work.put(None)  # for the others
+    work.put(None)  # for the other threads
 
 
 def _call(future: Future[Any], call: Callable[[Any], Any], argument: object) -> None:
     if future.set_running_or_notify_cancel():
         try:
             future.set_result(call(argument))
-        except BaseException as trouble:  # noqa: BLE001 - whatever it is, it is for who waits
+        except BaseException as trouble:  # noqa: BLE001 - whatever it is goes to the caller who waits
             future.set_exception(trouble)

@@ -1,4 +1,4 @@
-"""Knows how to write an object of S3 as a file whose length nobody knows beforehand, in parts as advised.
+"""Knows how to write an object of S3 as a file of unknown length, in parts as advised.
 
     from penstock.client.transfers.writer import open_writer
 
@@ -6,8 +6,8 @@
         for line in lines:
             packed.write(line)
 
-The object is there when the block has ended, and not if that was by an exception: then nothing of it is left behind.
-`aiobotocore_writer.py` is the same for an event loop.
+The object exists once the block has ended. If the block ends by an exception, there is no object, and nothing is left
+behind. `aiobotocore_writer.py` is the same for an event loop.
 """
 
 from __future__ import annotations
@@ -39,11 +39,12 @@ _PIECE_BYTES = 1 << 20
 
 
 def open_writer(s3_client: Any, bucket: str, key: str, **options: Unpack[StreamOptions]) -> ObjectWriter:
-    """A binary file that becomes the object when it is closed. Writing and closing raise what boto3 raises.
+    """A binary file that becomes the object when it is closed.
 
-    `size_bytes` is about what it will come to, if that is known. All other options are as in
-    `penstock.client.boto3.upload_file`; state `object_count` where several are open at a time, and they share
-    what is advised for all of them. It uses no more threads than the client keeps connections: see
+    Opening raises nothing because of penstock; writing and closing raise what boto3 raises, and ValueError on a closed
+    file. `size_bytes` is roughly the final size, if known. All other options are as in
+    `penstock.client.boto3.upload_file`; state `object_count` if several are open at a time, and they share what is
+    advised for all of them. The writer uses no more threads than the client keeps connections: see
     `penstock.client.boto3.client_config`.
     """
     return ObjectWriter(s3_client, bucket, key, **options)
@@ -52,14 +53,17 @@ def open_writer(s3_client: Any, bucket: str, key: str, **options: Unpack[StreamO
 def upload_fileobj(
     s3_client: Any, fileobj: Any, bucket: str, key: str, **options: Unpack[StreamOptions]
 ) -> None:
-    """Upload what can be read from a pipe, a socket or any other stream, up to its end. See `open_writer`."""
+    """Upload a pipe, a socket or any other stream that has `read`, up to its end. See `open_writer`."""
     with open_writer(s3_client, bucket, key, **options) as file:
         while piece := fileobj.read(_PIECE_BYTES):
             file.write(piece)
 
 
 class ObjectWriter(Writing, io.BufferedIOBase):
-    """One object, opened by `open_writer`. Threads may share it, as they may a file."""
+    """One object, opened by `open_writer`. Threads may share it, as they may a file.
+
+    After it was closed, `answer` is S3's answer to the last request, with the object's ETag.
+    """
 
     _library = "boto3"
     _is_removed = False
@@ -74,7 +78,7 @@ class ObjectWriter(Writing, io.BufferedIOBase):
         return True
 
     def write(self, content: Buffer, /) -> int:
-        """All of it; waits while as much is under way as is advised."""
+        """Write all of it, and return its length; waits while as much is in flight as is advised."""
         self._check()
         view = memoryview(content).cast("B")
         with self._lock, self._all_or_nothing():
@@ -95,7 +99,7 @@ class ObjectWriter(Writing, io.BufferedIOBase):
             self.abort()
 
     def close(self) -> None:
-        """Make an object of what was written. Within a `with` of this file its end does, whoever closed it before."""
+        """Complete the object from what was written. Within a `with` block of this file, the block's end does so."""
         if self._trouble is not None or not self.closed:
             self._check()
         super().close()
@@ -105,7 +109,7 @@ class ObjectWriter(Writing, io.BufferedIOBase):
             self._finish()
 
     def abort(self) -> None:
-        """Leave nothing behind: no object, and no parts that would have to be paid for."""
+        """Discard everything: no object appears, and no parts remain that would be billed."""
         super().close()
         if self._is_over:
             return
@@ -170,7 +174,7 @@ class ObjectWriter(Writing, io.BufferedIOBase):
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
-        """What fails half way is not written, and says so also to who did not look."""
+        """A failure halfway aborts the object, and later calls report it again."""
         try:
             yield
         except BaseException as trouble:
@@ -179,7 +183,7 @@ class ObjectWriter(Writing, io.BufferedIOBase):
             raise
 
     def _remove_again(self) -> None:
-        """What was under way for longer than it was waited for may have been taken after the removal."""
+        """Abort again: S3 may have taken a late part after the first abort."""
         if self._is_removed:
             self._remove()
 

@@ -1,8 +1,8 @@
-"""Knows what becomes of a stream that is written into an object: the same for threads and for tasks.
+"""Knows how a stream is written into an object: the same for threads and for tasks.
 
-How large it becomes nobody knows beforehand, so advice is asked for what may be, and again whenever it is more. What
-fits one part goes whole when it is closed; else parts go when they are full, as many at a time as are advised, and who
-writes waits while so many are under way.
+The final size is unknown, so advice is asked for a likely size, and again whenever the stream exceeds it. A stream that
+fits one part is sent whole when it is closed. Otherwise each part is sent when it is full, as many at a time as
+advised, and the writer waits while that many are in flight.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ if TYPE_CHECKING:
     from penstock.client.demand import TransferDemand
     from penstock.client.reporting import Reporter
 
-_EXPECTED_BYTES = 64 << 20  # of a stream of which nothing is known
-_GROWTH = 4  # of what was written, to what is expected, when that was exceeded
-_STARVED_FRACTION_MAX = 0.1  # of the time: beyond it a report would tell of who writes
+_EXPECTED_BYTES = 64 << 20  # if the caller states no size
+_GROWTH = 4  # when the expected size is exceeded, the new one is this times what was written
+_STARVED_FRACTION_MAX = 0.1  # of the time waiting for data; with more, a report would measure the writer
 
 
 class Writing:
-    """What was written of an object, and what of it is on its way.
+    """What was written of an object, and which of it is being sent.
 
-    `answer` is what S3 said to the last request, with the object's ETag, when it is there.
+    `answer` is S3's answer to the last request, with the object's ETag, once the object exists; None before.
     """
 
-    closed: Any  # a word of its own, or a property of files
+    closed: Any  # an attribute, or the property of a file
     part_size_bytes: int
-    _is_over = True  # what was never opened has nothing to remove
+    _is_over = True  # if opening fails, there is nothing to remove
     _library: str
     _upload_of: type[Upload] = Upload
 
@@ -72,8 +72,8 @@ class Writing:
         self._observed = Observed(s3_client, bucket, key)
         self.answer: Mapping[str, Any] | None = None
         self._filling, self._part_count, self._sent_bytes = io.BytesIO(), 0, 0
-        self._begun: Any = None  # the future, or the task, of what the parts belong to
-        self._under_way: dict[Any, int] = {}  # those of parts, with their bytes
+        self._begun: Any = None  # future or task of CreateMultipartUpload
+        self._under_way: dict[Any, int] = {}  # futures or tasks of parts, with their bytes
         self._handed_at = self._starved_seconds = 0.0
         self._trouble: BaseException | None = None
         self._is_within, self._process_id = False, os.getpid()
@@ -88,7 +88,7 @@ class Writing:
         return self._sent_bytes + self._filling.tell()
 
     def _expect(self) -> None:
-        """Ask what is advised for as much as this may become."""
+        """Ask for advice on the size that is now expected."""
         size, demand = self._expected_bytes, self._demand
         advice = self._advice or advise_in(self._place, S3_UPLOAD, size, demand)
         told = advised(S3_UPLOAD, advice, size)
@@ -96,23 +96,23 @@ class Writing:
         if not (self._keeps_part_size and self._part_count):
             self.part_size_bytes = told.request_size_bytes
         part = self.part_size_bytes
-        # What is advised is for all objects that are written at a time, and no more than their parts.
+        # The advice is for all objects that are written at a time; more threads than parts are useless.
         count = min(told.thread_count // told.object_count, ceil(size / part))
         self.thread_count = min(max(1, count), pool_count_of(self._client))
         most = size_or_none(demand.get("memory_bytes_max", memory_share_bytes()))
         room_bytes = self.thread_count * part
-        self._room_bytes = min(room_bytes, most - part) if most else room_bytes  # one is being filled
+        self._room_bytes = min(room_bytes, most - part) if most else room_bytes  # one part is being filled
         self._pace.per_second = told.rate_limit_bytes_per_second
 
     def _has_grown(self) -> bool:
-        """Whether it is more than was expected; more is expected from then on."""
+        """Whether the stream exceeded the expected size, which is then raised."""
         is_more = self._sent_bytes > self._expected_bytes
         if is_more:
             self._expected_bytes = _GROWTH * self._sent_bytes
         return is_more
 
     def _filled(self, left: memoryview) -> Iterator[bytes]:
-        """The parts that this fills. Each is given away when more follows: what fits one goes whole. Raises OSError."""
+        """The parts that are full, each once more data follows: a single part is sent whole. Raises OSError."""
         while left:
             size_bytes = self._next_part_bytes()
             if self._filling.tell() >= size_bytes:
@@ -128,21 +128,21 @@ class Writing:
         return stream_part_bytes(self.part_size_bytes, self._part_count, self._sent_bytes)
 
     def _taken(self) -> bytes:
-        """What was being filled."""
+        """The part that was being filled."""
         content, self._filling = self._filling.getvalue(), io.BytesIO()
         self._part_count += 1
         self._sent_bytes += len(content)
         return content
 
     def _note_filled(self) -> None:
-        """Requests waited for who writes, where they need not be waited for."""
+        """Add the time since the last part to what was lost waiting for the writer, if another could have been sent."""
         if self._part_count == 1:
             self._observed.__enter__()
         elif self._has_room(self.part_size_bytes):
             self._starved_seconds += monotonic() - self._handed_at
 
     def _pause_seconds(self, content: bytes) -> float:
-        """By which it would be sent too soon for the rate that is advised."""
+        """How long to wait so as not to exceed the advised rate."""
         seconds = self._pace.pause_seconds(len(content))
         self._starved_seconds += seconds
         return seconds
@@ -152,7 +152,7 @@ class Writing:
         self._handed_at = monotonic()
 
     def _has_room(self, size_bytes: float) -> bool:
-        """Whether so much more may be under way. Raises what a part that has ended raised."""
+        """Whether this many more bytes may be in flight. Raises what a part that has ended raised."""
         for part in [part for part in self._under_way if part.done()]:
             del self._under_way[part]
             if not part.cancelled():
@@ -167,7 +167,7 @@ class Writing:
             self._callback(len(content))
 
     def _check(self) -> None:
-        """Raises why nothing more can be written, as files do a ValueError when they are closed."""
+        """Raises the reason why nothing more can be written; ValueError if it is closed, as files do."""
         if isinstance(self._trouble, Exception):
             raise self._trouble
         if self._trouble is not None:
@@ -183,7 +183,7 @@ class Writing:
             self._observed.__exit__()
 
     def _report(self) -> None:
-        """Where it tells of the requests, and not of who wrote."""
+        """Report the upload, unless more than a tenth of its time went into waiting for data."""
         size, count = self._sent_bytes, self._part_count
         if not size or self._starved_seconds > _STARVED_FRACTION_MAX * self._observed.duration_seconds:
             return

@@ -1,4 +1,4 @@
-"""Knows how whoever drives a queue asks what is advised, at first and again."""
+"""Knows how a consumer or producer of a queue asks for advice, at first and again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class QueueAdvice:
-    """What is advised for one queue; `given` advice replaces asking: whoever states it has asked for himself."""
+    """The advice for one queue; `given` advice replaces asking."""
 
     def __init__(
         self,
@@ -23,7 +23,7 @@ class QueueAdvice:
         given: Advice | None,
         demand: Mapping[str, Any],
     ) -> None:
-        # Where the queue is and of which class, as far as it is not where and what a queue usually is.
+        # The queue's region and class, where stated or known.
         self.place = {name: demand[name] for name in ("region", "service_class") if demand.get(name)}
         if queue_url.endswith(".fifo"):
             self.place.setdefault("service_class", "fifo")
@@ -31,7 +31,7 @@ class QueueAdvice:
         self._given, self._size_bytes, self._demand = given, message_size_bytes, demand
 
     def first(self, *, is_to_ask: bool) -> Advice:
-        """To begin with; what the SDK does by itself where nobody may be asked yet."""
+        """The first advice; the SDK's defaults if asking is not possible yet."""
         if self._given is not None:
             return self._given
         return (
@@ -41,7 +41,7 @@ class QueueAdvice:
         )
 
     def news(self, known: Advice) -> Advice | None:
-        """Other than what is known, if it is. What the SDK does by itself is nothing to go back to."""
+        """New advice, if it differs from the known one; never the SDK's defaults, which are not worth going back to."""
         if self._given is not None:
             return None
         advice = self._asked()

@@ -6,8 +6,8 @@
         async for order in orders:
             (await producer.send(json.dumps(order))).add_done_callback(note)
 
-It is `QueueProducer` of boto3 for an event loop: `send` waits while too many are held, and returns an
-`asyncio.Future` of what SQS says of the message. What is accepted is sent, or its future says why not.
+It is boto3's `QueueProducer` for an event loop: `send` waits while too many messages are pending, and returns an
+`asyncio.Future` of SQS's answer about the message. An accepted message is sent, or its future says why not.
 """
 
 from __future__ import annotations
@@ -28,23 +28,24 @@ if TYPE_CHECKING:
 
 
 class AsyncQueueProducer(Sending):
-    """Sends with the advised tasks, batches and rate, from `async with` on. Its arguments are `QueueProducer`'s."""
+    """Sends with the advised tasks, batches and rate, within `async with`. Its arguments are `QueueProducer`'s."""
 
     _condition_of, _asks_at_once = Changes, False
     _changed: Changes
     _door: asyncio.Lock  # of the loop in which it is opened
 
     async def send(self, body: str, **entry: Any) -> asyncio.Future[Mapping[str, Any]]:
-        """Accept a message, when it may be held; `entry` has what else aiobotocore takes of one.
+        """Accept a message once there is room; `entry` holds aiobotocore's other fields of a message.
 
-        Raises ValueError for what no request can hold, and RuntimeError when it is closed. Who is cancelled here has
-        sent nothing; who is while he awaits the future has.
+        Raises ValueError if the message is too large for a request (1 MiB), and RuntimeError if the producer is closed
+        or not open yet. Cancelling this call sends nothing; cancelling the wait for the future does not take the
+        message back. The future's exception is SendFailedError, or what aiobotocore raised.
         """
         message = Message({"MessageBody": body, **entry})
         if self._is_closed:
             raise RuntimeError("the producer is closed, or not open yet: `async with` opens it")
-        self._start()  # who sends may have been cancelled, with all tasks but this one
-        async with self._door:  # in the order in which they came, of whom the first alone looks for room
+        self._start()  # something may have cancelled the sending tasks, with all others but this one
+        async with self._door:  # in order of arrival; only the first waits for room
             await self._changed.wait([(lambda: self._has_room(message), None)])
             future: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
             message.future = future
@@ -52,7 +53,7 @@ class AsyncQueueProducer(Sending):
         return future
 
     async def flush(self, *, timeout_seconds: float | None = None) -> bool:
-        """Wait until all that was accepted has ended; whether it has, in time."""
+        """Wait until every accepted message has been sent or has failed. Returns whether that was in time."""
         self._start()  # as in `send`
         self._hurried_count += 1
         self._changed.notify_all()
@@ -63,10 +64,13 @@ class AsyncQueueProducer(Sending):
         return not self._held_count
 
     async def aclose(self, *, timeout_seconds: float | None = None) -> None:
-        """Accept no more, and send what was accepted. What was not in time, or until a cancel, its future says."""
+        """Accept no more, and send what was accepted.
+
+        What is not sent in time, or before a cancellation, fails with SendFailedError in its future.
+        """
         self._is_closed = True
         try:
-            # Who sends may have been cancelled, with all others at the end of a loop, and not have ended yet.
+            # As the loop ends, sending tasks may have been cancelled and not ended yet.
             begin_missing(self._tasks, [(self._send_all, -1)])
             await self.flush(timeout_seconds=timeout_seconds)
         finally:
@@ -84,7 +88,7 @@ class AsyncQueueProducer(Sending):
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Who is cancelled does not wait long for what was accepted."""
+        """After a cancellation, what was accepted gets five seconds at most."""
         is_cancelled = kind is not None and issubclass(kind, asyncio.CancelledError)
         await self.aclose(timeout_seconds=EXIT_SECONDS_MAX if is_cancelled else None)
 
@@ -94,7 +98,7 @@ class AsyncQueueProducer(Sending):
         self._tasks: Tasks = {}
 
     async def _follow(self) -> None:
-        """Send as is advised now."""
+        """Follow new advice."""
         advice = await in_thread(partial(self._asking.news, self.advice))
         if advice is not None:
             self._obey(advice)
@@ -104,7 +108,7 @@ class AsyncQueueProducer(Sending):
         begin_missing(self._tasks, works, self._note_end)
 
     def _note_end(self, task: asyncio.Task[None]) -> None:
-        """Who was cancelled and had not ended yet when more was accepted."""
+        """Replace a task that was cancelled but had not ended when more was accepted."""
         if task.cancelled() and self._held_count and not self._is_closed:
             self._start()
 
@@ -118,7 +122,7 @@ class AsyncQueueProducer(Sending):
                 await asyncio.sleep(await self._send(batch))
 
     async def _send(self, batch: list[Message]) -> float:
-        """For how many seconds to pause then. Who is cancelled has sent none of it, as far as he knows."""
+        """Send a batch; returns for how many seconds to pause. After a cancellation the batch counts as not sent."""
         answer: Any
         try:
             if self._is_to_ask():
@@ -126,7 +130,7 @@ class AsyncQueueProducer(Sending):
                 self._start()
             await asyncio.sleep(self._pace.pause_seconds(len(batch)))
             answer = await self._client.send_message_batch(**self._request(batch))
-        except Exception as trouble:  # noqa: BLE001 - whatever aiobotocore raises is for who waits for the message
+        except Exception as trouble:  # noqa: BLE001 - whatever aiobotocore raises goes into the futures
             answer = trouble
         except BaseException:
             for message in batch:

@@ -5,12 +5,12 @@
     async with AsyncQueueConsumer(sqs, queue_url, handle, message_rate_per_second=200, work_seconds=0.02):
         await serve()       # messages are handled meanwhile; or await consumer.run() where there is nothing else to do
 
-It is `QueueConsumer` of boto3 for an event loop: `handle(message)` is async, and as many are awaited at a time as
-are advised to receive. A message is deleted when it returns, and comes back after its timeout when it raises.
+It is boto3's `QueueConsumer` for an event loop: `handle(message)` is async, and as many are awaited at a time as are
+advised to receive. A message is deleted when it returns, and comes back after its timeout when it raises.
 
-Who leaves the block, or calls `stop`, waits for what is being handled. Who is cancelled cancels that, too: its messages
-are given back at once, with those that were not begun. No long poll is waited for; what it still brings is given back
-as long as the loop and the client are there.
+Leaving the block, or calling `stop`, lets running handlers finish. Cancellation cancels them, too: their messages are
+given back at once, with those that were not begun. Long polls are not waited for; what one still brings is given back
+as long as loop and client exist.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ if TYPE_CHECKING:
     from penstock.client.queues.options import ConsumerOptions
     from penstock.client.queues.tasks import Tasks
 
-_left_behind: set[asyncio.Task[None]] = set()  # the loop alone holds no task
+_left_behind: set[asyncio.Task[None]] = set()  # the loop itself keeps only weak references
 
 
 class AsyncQueueConsumer(Consuming):
-    """Receives, hands over and deletes, with the advised tasks, batches and window.
+    """Receives messages, has them handled and deletes them, with the advised tasks, batches and window.
 
-    Its arguments are those of `penstock.client.boto3.QueueConsumer`. It asks when it is entered, and once in
-    `report_seconds`. The client needs a connection for each task, and there are no more tasks than it has connections:
-    a request that finds none would wait behind long polls.
+    Its arguments are those of `penstock.client.boto3.QueueConsumer`. It asks for advice when it is entered, and every
+    `report_seconds`. The client needs a connection for each task, and no more tasks run than it has connections: a
+    request without one would wait behind long polls.
     """
 
     _library = "aiobotocore"
@@ -62,11 +62,11 @@ class AsyncQueueConsumer(Consuming):
     ) -> None:
         super().__init__(sqs_client, queue_url, handle, **options)
         self._tasks: Tasks = {}
-        self._handling: set[asyncio.Task[Any]] = set()  # those that receive, while they wait for who handles
+        self._handling: set[asyncio.Task[Any]] = set()  # receiving tasks while they wait for a handler
         self._mistake: TypeError | None = None
 
     async def run(self) -> None:
-        """Work until `stop`, or until it is cancelled."""
+        """Work until `stop`, or until cancelled. Raises TypeError if `handle` is not async."""
         async with self:
             await self._changed.wait([(lambda: self._is_stopped, None)])
 
@@ -77,7 +77,7 @@ class AsyncQueueConsumer(Consuming):
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Who is cancelled here cancels what is being handled. Raises TypeError where nothing could be awaited."""
+        """Cancellation cancels running handlers. Raises TypeError if `handle` returned nothing to await."""
         self.stop()
         try:
             if kind is None:
@@ -90,12 +90,12 @@ class AsyncQueueConsumer(Consuming):
             raise self._mistake
 
     def stop(self) -> None:
-        """Begin nothing more. Returns at once; also for who handles a message, and `loop.add_signal_handler`."""
+        """Begin no more messages. Returns at once; handlers and `loop.add_signal_handler` may call it."""
         self._is_stopped = True
         self._messages.stop()
 
     async def _follow(self) -> bool:
-        """Whether something else is advised now, which is taken: here, for a thread may not wake who waits here."""
+        """Take new advice, and return whether there was any; done in the loop, whose tasks no thread may wake."""
         advice = await in_thread(partial(self._asking.news, self.advice))
         if advice is not None:
             self._take(advice)
@@ -103,7 +103,7 @@ class AsyncQueueConsumer(Consuming):
 
     def _take(self, advice: Advice) -> None:
         super()._take(advice)
-        # One keeps what is handled hidden. Who finds no connection waits for one, behind long polls.
+        # One connection is for hiding what is handled. A task without a connection would wait behind long polls.
         room, count = pool_count_of(self._client) - 1, self._receiver_count + self._deleter_count
         if count > room:
             complain("not all advised tasks work on %s: its client has %s connections", self._url, room + 1)
@@ -114,15 +114,15 @@ class AsyncQueueConsumer(Consuming):
         begin_missing(self._tasks, [*self._works(), (self._report_all, 0)], self._note_end)
 
     def _note_end(self, task: asyncio.Task[None]) -> None:
-        """Who cancels all tasks but his own, as at a shutdown, means these, too: it would be deaf from then on."""
+        """Something cancelled a task of ours, as a shutdown does: the consumer stops, as it would lack that task."""
         if task.cancelled() and not self._is_stopped:
             complain("the consumer of %s ends: a task of its own was cancelled", self._url)
             self.stop()
 
     async def _end(self) -> None:
-        """Each step is bounded but one: what handles a message and does not let itself be cancelled."""
-        self._start()  # who deletes and gives back may have been cancelled, with all others at the end of a loop
-        begin_missing(self._tasks, [(self._delete_all, -1)])  # and may not have ended yet
+        """Each step is bounded except one: handlers that resist cancellation."""
+        self._start()  # the tasks that delete and give back may have been cancelled as the loop ends,
+        begin_missing(self._tasks, [(self._delete_all, -1)])  # but may not have ended yet
         try:
             await self._changed.wait(self._messages.waits_for_handlers())
             await self._changed.wait(self._messages.waits_for_the_rest())
@@ -138,7 +138,7 @@ class AsyncQueueConsumer(Consuming):
             task.cancel()
         self._report()
 
-    # --- What a task awaits
+    # --- What tasks await
 
     async def _wait(self, waits: Iterable[Wait]) -> None:
         await self._changed.wait(waits)
@@ -150,7 +150,7 @@ class AsyncQueueConsumer(Consuming):
         return await request(**parameters)
 
     async def _work_off(self, message: Mapping[str, Any]) -> None:
-        """In a task of its own: so it can be told who was cancelled, and what one message does to its context ends."""
+        """Handle a message in a task of its own: to tell who was cancelled, and to isolate context variables."""
         number, began = message["MessageId"], time.perf_counter()
         handling, receiver = asyncio.ensure_future(self._call_handler(message)), asyncio.current_task()
         assert receiver is not None

@@ -1,4 +1,4 @@
-"""Knows what can be taken of an answer of SQS: what lacks a word that SQS always says is left out, and ends nobody."""
+"""Knows which parts of SQS's answers are usable: entries without a field that SQS always sends are left out."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ if TYPE_CHECKING:
 
 
 def by_place(entries: Iterable[Mapping[str, Any]] | None) -> dict[int, Mapping[str, Any]]:
-    """What is told of each entry of a batch, by its place in the request."""
+    """The entries of a batch's answer, by their place in the request."""
     return {int(entry["Id"]): entry for entry in entries or () if str(entry.get("Id")).isdecimal()}
 
 
 def whole(messages: Iterable[Mapping[str, Any]] | None) -> tuple[list[Mapping[str, Any]], bool]:
-    """Those that can be known again and deleted, and whether all are such."""
+    """The messages that have an id and a receipt handle, and whether all have."""
     told = list(messages or ())
     found = [message for message in told if message.get("MessageId") and message.get("ReceiptHandle")]
     return found, len(found) == len(told)

@@ -6,9 +6,9 @@
         for order in orders:
             producer.send(json.dumps(order)).add_done_callback(note)
 
-`send` takes a message and returns a `concurrent.futures.Future` of what SQS says of it; it may be called by many
-threads, and waits while too many are held. What is accepted is sent, or its future says why not. Of a message group of
-a FIFO queue one message at a time is on its way: SQS may refuse one of a batch and take those behind it.
+`send` returns a `concurrent.futures.Future` of SQS's answer about the message. Many threads may call it; it waits while
+10,000 messages or 64 MiB are pending. An accepted message is sent, or its future says why not. In a FIFO queue only one
+message of a group is in flight at a time: SQS may refuse one of a batch and accept those behind it.
 """
 
 from __future__ import annotations
@@ -34,20 +34,21 @@ if TYPE_CHECKING:
 class QueueProducer(OfOneProcess, Sending):
     """Sends with the advised threads, batches and rate.
 
-    `advice` replaces asking; `demand` is that of `penstock.client.advice.advise`. The client needs a connection for
-    each thread: `penstock.client.boto3.connection_pool_count(producer.advice)`. A message that fails for no fault of
-    its own is sent again for `try_seconds_max`.
+    Without a daemon it sends with one thread and one message a request. `advice` is used in place of asking; `demand`
+    is that of `penstock.client.advice.advise`. The client needs a connection for each thread:
+    `penstock.client.boto3.connection_pool_count(producer.advice)`. A message that fails through no fault of its own is
+    sent again for `try_seconds_max` seconds, 60 by default.
     """
 
     def send(self, body: str, **entry: Any) -> Future[Mapping[str, Any]]:
-        """Accept a message; `entry` has what else boto3 takes of one: MessageGroupId, MessageAttributes, ...
+        """Accept a message; `entry` holds boto3's other fields of a message: MessageGroupId, MessageAttributes, ...
 
-        Raises ValueError for what no request can hold, and RuntimeError when it is closed. The future's result is what
-        SQS said, with the MessageId; its exception is SendFailedError, or what boto3 raised.
+        Raises ValueError if the message is too large for a request (1 MiB), and RuntimeError if the producer is closed.
+        The future's result is SQS's answer, with the MessageId; its exception is SendFailedError, or what boto3 raised.
         """
         message = Message({"MessageBody": body, **entry})
         future: Future[Mapping[str, Any]] = Future()
-        future.set_running_or_notify_cancel()  # what was accepted cannot be cancelled
+        future.set_running_or_notify_cancel()  # an accepted message cannot be cancelled
         message.future = future
         self._notice_fork()
         with self._changed:
@@ -59,7 +60,7 @@ class QueueProducer(OfOneProcess, Sending):
         return future
 
     def flush(self, *, timeout_seconds: float | None = None) -> bool:
-        """Wait until all that was accepted has ended; whether it has, in time."""
+        """Wait until every accepted message has been sent or has failed. Returns whether that was in time."""
         self._notice_fork()
         end_seconds = time.monotonic() + (float("inf") if timeout_seconds is None else timeout_seconds)
         with self._changed:
@@ -73,7 +74,10 @@ class QueueProducer(OfOneProcess, Sending):
             return not self._held_count
 
     def close(self, *, timeout_seconds: float | None = None) -> None:
-        """Accept no more, and send what was accepted. What was not in time, or until an interrupt, its future says."""
+        """Accept no more, and send what was accepted.
+
+        What is not sent in time, or by an interrupt, fails with SendFailedError in its future.
+        """
         self._notice_fork()
         with self._changed:
             self._is_closed = True
@@ -92,16 +96,16 @@ class QueueProducer(OfOneProcess, Sending):
     def _begin(self) -> None:
         super()._begin()
         self._threads: dict[tuple[str, int], threading.Thread] = {}
-        vars(self).setdefault("_process_id", os.getpid())  # a child's is noted when all of it has begun anew
+        vars(self).setdefault("_process_id", os.getpid())  # a child sets it once all has begun anew
 
     def _begin_anew(self) -> None:
-        """What a parent accepted is its own to send."""
+        """The parent sends what it has accepted."""
         close_inherited(self._client)
         self._begin()
         self._obey(self.advice)
 
     def _start(self) -> None:
-        """The threads that do not run yet, or as many as there can be. Raises RuntimeError where there can be none."""
+        """Start the threads that do not run yet, or as many as possible. Raises RuntimeError if there are none."""
         at_the_end(self._finish)
         works = [(self._send_all, number) for number in range(self.sender_thread_count)]
         try:
@@ -116,7 +120,7 @@ class QueueProducer(OfOneProcess, Sending):
             self.close(timeout_seconds=EXIT_SECONDS_MAX)
 
     def _has_room(self, message: Message) -> bool:
-        """Who hears of a message and sends another is a thread of ours, and would wait for himself."""
+        """Callbacks of futures run in a sending thread, which would wait for itself if one sent another message."""
         return threading.current_thread() in self._threads.values() or super()._has_room(message)
 
     def _send_all(self, number: int) -> None:
@@ -133,17 +137,17 @@ class QueueProducer(OfOneProcess, Sending):
                 time.sleep(self._send(batch))
 
     def _follow(self) -> None:
-        """Send as is advised now, unless the advice was given."""
+        """Follow new advice, unless `advice` was given."""
         if self._is_to_ask() and (advice := self._asking.news(self.advice)) is not None:
             self._obey(advice)
             with self._changed:
                 self._start()
 
     def _send(self, batch: list[Message]) -> float:
-        """For how many seconds to pause then."""
+        """Send a batch; returns for how many seconds to pause."""
         answer: Any
         try:
             answer = self._client.send_message_batch(**self._request(batch))
-        except Exception as trouble:  # noqa: BLE001 - whatever botocore raises is for who waits for the message
+        except Exception as trouble:  # noqa: BLE001 - whatever botocore raises goes into the futures
             answer = trouble
         return self._note(batch, answer)

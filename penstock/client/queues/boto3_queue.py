@@ -5,15 +5,16 @@
     consumer = QueueConsumer(sqs, queue_url, handle, message_rate_per_second=200, work_seconds=0.02)
     consumer.run()          # until consumer.stop() is called in another thread or in a signal handler
 
-`handle(message)` gets each message as boto3 returns it and is called by many threads. A message is deleted when it
-returns, and comes back after the visibility timeout when it raises; in a FIFO queue with what follows it in its group.
-Copies of a message that this process still works on, or has worked off lately, are deleted without being handled again.
+`handle(message)` gets each message as boto3 returns it, and is called by many threads. When it returns, the message is
+deleted. When it raises, the message comes back after the visibility timeout; in a FIFO queue, so does what follows it
+in its group. Copies of a message that this process still handles, or handled recently, are deleted without being
+handled again.
 
-A stop waits for no long poll. What was received and not begun is given back by making it visible again; so is what a
-long poll brings that was under way, as long as the process lives. What is given back counts as received once for SQS.
+Stopping does not wait for long polls. Messages that were received but not begun are made visible again, and so are
+those that a pending poll still brings, as long as the process lives. SQS counts these as received once.
 
-The receive window is what keeps a queue from collapsing: no more messages are received and not yet deleted than the
-deletes can keep up with, and receiving pauses while the oldest of them is too old.
+The receive window keeps a queue from collapsing: no more messages are received and not yet deleted than the deletions
+can keep up with, and receiving pauses while the oldest of them is too old.
 """
 
 from __future__ import annotations
@@ -40,14 +41,15 @@ if TYPE_CHECKING:
 
 
 class QueueConsumer(OfOneProcess, Consuming):
-    """Receives, hands over and deletes, with the advised threads, batches and window.
+    """Receives messages, has them handled and deletes them, with the advised threads, batches and window.
 
-    It asks at the beginning and once in `report_seconds`; `advice` replaces that. `demand` is that of
-    `penstock.client.advice.advise` (message_rate_per_second, work_seconds, visibility_timeout_seconds, ...). The client
-    needs a connection for each thread: `penstock.client.boto3.connection_pool_count(consumer.advice)`.
+    It asks for advice at the beginning and every `report_seconds`, unless `advice` is given. Without a daemon it works
+    with one receiver and one deleter, and batches of one. `demand` is that of `penstock.client.advice.advise`
+    (message_rate_per_second, work_seconds, visibility_timeout_seconds, ...). The client needs a connection for each
+    thread: `penstock.client.boto3.connection_pool_count(consumer.advice)`.
 
-    A message that is being handled, or waits for it here, is kept from others for `hold_seconds_max`, whatever the
-    queue's visibility timeout is; 0 leaves it to that.
+    A message that is being handled, or waits for it here, stays hidden from others for up to `hold_seconds_max`
+    seconds, whatever the queue's visibility timeout is; 0 leaves it to the timeout.
     """
 
     _library = "boto3"
@@ -62,14 +64,17 @@ class QueueConsumer(OfOneProcess, Consuming):
         super().__init__(sqs_client, queue_url, handle, **options)
         self._process_id = os.getpid()
         self._threads: dict[tuple[str, int], threading.Thread] = {}
-        # Unlike an Event it may be touched by a signal handler.
+        # Unlike an Event, a signal handler may use it.
         self._stops: SimpleQueue[None] = SimpleQueue()
 
     def run(self) -> None:
-        """Work until `stop`; then what is being handled is finished and deleted, and the rest is given back.
+        """Work until `stop`; then finish and delete what is being handled, and give the rest back.
 
-        A long poll that is under way is left behind: its thread ends with its answer, and gives that back. An
-        exception of a signal handler here, such as KeyboardInterrupt, ends it in the same way before it is raised.
+        A request to SQS that fails is logged and tried again, without end. Raises RuntimeError if no thread can be
+        started to receive, or none to delete.
+
+        A pending long poll is left behind: its thread gives back what it brings, and ends. An exception from a signal
+        handler, such as KeyboardInterrupt, stops in the same way before it is raised.
         """
         self._notice_fork()
         self._say_if_stopped()
@@ -86,16 +91,13 @@ class QueueConsumer(OfOneProcess, Consuming):
         self._report()
 
     def _begin_anew(self) -> None:
-        """What a parent received is its own to handle and to delete."""
+        """The parent handles and deletes what it has received."""
         close_inherited(self._client)
         self._begin()
         self._note_limits()
 
     def _start(self) -> None:
-        """The threads that do not run yet. They hold up no process that ends.
-
-        A process that may have no more threads works with those that it has.
-        """
+        """Start the threads that do not run yet, or as many as possible; being daemon threads, they delay no exit."""
         try:
             run_missing(self._threads, self._works(), "penstock-queue")
         except RuntimeError as trouble:
@@ -122,7 +124,7 @@ class QueueConsumer(OfOneProcess, Consuming):
         return True
 
     def _end(self) -> None:
-        """Each step is bounded but one: what is being handled has the time that it takes."""
+        """Each step is bounded except one: handlers that run may take as long as they need."""
         try:
             self._messages.stop()
             self._stand_by(self._messages.waits_for_handlers())
@@ -139,7 +141,7 @@ class QueueConsumer(OfOneProcess, Consuming):
             with self._changed:
                 self._changed.wait_for(holds, seconds)
 
-    # --- What a thread does where a task awaits
+    # --- What threads do where tasks await
 
     async def _wait(self, waits: Iterable[Wait]) -> None:
         self._stand_by(waits)
@@ -151,11 +153,11 @@ class QueueConsumer(OfOneProcess, Consuming):
         return request(**parameters)
 
     async def _work_off(self, message: Mapping[str, Any]) -> None:
-        """What ends a thread (SystemExit) or a task does not end the one that receives."""
+        """Nothing that a handler raises, not even SystemExit, ends the thread that receives."""
         number, began = message["MessageId"], time.perf_counter()
         try:
             self._call_handler(message)
-        except BaseException as trouble:  # noqa: BLE001 - whatever the application raises: others follow
+        except BaseException as trouble:  # noqa: BLE001 - whatever the application raises: other messages follow
             self._note_unhandled(number, trouble)
         else:
             self._messages.note_handled(number)

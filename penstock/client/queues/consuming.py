@@ -1,8 +1,8 @@
 """Knows what a consumer of a queue decides: the same for threads and for tasks.
 
-What is advised and how it is followed, what is asked of SQS in which order and what its answers mean, what is said in
-the log and what is reported. `boto3_queue` and `aiobotocore_queue` know how to wait, how to get an answer, and how to
-call whoever handles messages; a thread does what a task would await, and comes back from it with nothing left to await.
+That is: which advice it follows and how, what it asks of SQS in which order, what the answers mean, and what it logs
+and reports. `boto3_queue` and `aiobotocore_queue` know how to wait, how to send a request, and how to call the handler;
+in a thread these calls block, so that its coroutines never suspend.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ if TYPE_CHECKING:
     from penstock.client.demand import DeliveryDemand
     from penstock.client.queues.messages import Wait
 
-    Work = tuple[Callable[[int], Any], int]  # and the number of who does it
+    Work = tuple[Callable[[int], Any], int]  # and the number of the worker
 
-WINDOW_MESSAGE_COUNT_MAX = 10_000  # where none is advised
-LONG_POLL_SECONDS = 20  # the longest: it ends as soon as a message is there
+WINDOW_MESSAGE_COUNT_MAX = 10_000  # if none is advised
+LONG_POLL_SECONDS = 20  # the longest that SQS allows; a poll ends as soon as there is a message
 _PAUSE_SECONDS = 0.5  # after a request that failed
-_QUIET_SECONDS = 60.0  # between two lines in the log about requests of one kind
+_QUIET_SECONDS = 60.0  # between two log lines about requests of one kind
 _REPORT_SECONDS = 60.0
-_BUSY_FRACTION = 0.9  # of the time of all that receive: from here on they have none for more messages
-_WORK_RATIO_MIN = 2.0  # of what handling takes over what was stated
-HOLD_SECONDS_MAX = 3600.0  # for a message that is handled, beyond which it is taken for one that hangs
+_BUSY_FRACTION = 0.9  # of all receivers' time: from here on, handling limits the rate
+_WORK_RATIO_MIN = 2.0  # of measured to stated handling time, before the log mentions it
+HOLD_SECONDS_MAX = 3600.0  # a message that is handled for longer counts as hung
 _NOT_WHOLE = (
     "a message came without its id or its receipt handle, and can be neither handled once nor deleted"
 )
-_HIDE_AGAIN_FRACTION = 0.5  # of the visibility timeout
-_TIMEOUT_UNKNOWN_SECONDS = 180.0  # as often as for such a one the queue is asked for its own
+_HIDE_AGAIN_FRACTION = 0.5  # of the visibility timeout, after which it is extended
+_TIMEOUT_UNKNOWN_SECONDS = 180.0  # assumed for how often to ask the queue for its own
 
 
 class Consuming:
-    """A consumer of a queue, but for its waiting."""
+    """A consumer of a queue, except for its way of waiting."""
 
     _library: str
-    _condition_of: type[Any] = threading.Condition  # by which who waits hears of changes
+    _condition_of: type[Any] = threading.Condition  # that signals changes to waiters
     _asks_at_once = True
-    _end_seconds_max = 30.0  # for the deletions that are left at the end
+    _end_seconds_max = 30.0  # for the remaining deletions at the end
 
     def __init__(
         self,
@@ -73,11 +73,11 @@ class Consuming:
         self._client, self._url, self._handle = sqs_client, queue_url, handle
         self._reporter, self._report_seconds = reporter or default_reporter(), report_seconds
         self._long_poll_seconds, self._hold_seconds_max = long_poll_seconds, hold_seconds_max
-        self._timeout_seconds = 0  # of the queue, as it says
+        self._timeout_seconds = 0  # the queue's visibility timeout; 0 while unknown
         self._begin()
         self._is_stopped = self._has_said_what_work_takes = False
-        self._complained: set[str] = set()  # of requests, since the last answer to each
-        # Of requests: those that are throttled are answered in between.
+        self._complained: set[str] = set()  # kinds of requests, logged as failing since they last succeeded
+        # By kind of request: throttling alternates with successes, which would allow a line each time.
         self._quiet_until: dict[str, float] = {}
         self._take(self._asking.first(is_to_ask=self._asks_at_once))
 
@@ -85,10 +85,10 @@ class Consuming:
         self._changed = self._condition_of()
         self._messages = Messages(self._changed)
         self._figures = Figures()
-        self._lock = threading.Lock()  # of the figures
+        self._lock = threading.Lock()  # guards the figures
 
     def _say_if_stopped(self) -> None:
-        """Before it works: who runs a cell of a notebook again would take what returns at once for an empty queue."""
+        """Log that a stopped consumer receives nothing: a rerun notebook cell would take that for an empty queue."""
         if self._is_stopped:
             complain("the consumer of %s was stopped and receives no more: make another", self._url)
 
@@ -99,7 +99,7 @@ class Consuming:
 
     @property
     def oldest_undeleted_seconds(self) -> float:
-        """How long ago the oldest of them was received; 0 when there is none."""
+        """How long the oldest of them has been hidden, in seconds; 0 when there is none."""
         return self._messages.oldest_seconds()
 
     # --- What is advised
@@ -112,7 +112,7 @@ class Consuming:
         self._note_limits()
 
     def _note_limits(self) -> None:
-        """How many messages, and how old: the age that is advised is for the visibility timeout that it assumes."""
+        """Limit the messages and their age; the advised age is scaled to the queue's own visibility timeout."""
         pause_at = self._told.receive_pause_at_oldest_undeleted_seconds or float("inf")
         assumed = self._told.visibility_timeout_seconds
         if self._timeout_seconds and assumed:
@@ -120,10 +120,10 @@ class Consuming:
         window = self._told.receive_window_message_count or WINDOW_MESSAGE_COUNT_MAX
         self._messages.note_limits(window, pause_at)
 
-    # --- What is done, and how by whom
+    # --- What is done, and by whom
 
     async def _wait(self, waits: Iterable[Wait]) -> None:
-        """One after another, each until it holds or for so many seconds."""
+        """Wait for one after another, each until it holds or its seconds have passed."""
         raise NotImplementedError
 
     async def _pause(self, seconds: float) -> None:
@@ -137,7 +137,7 @@ class Consuming:
         raise NotImplementedError
 
     def _works(self) -> Sequence[Work]:
-        """What is to be done at a time. Of each a first one before the others: there may be no room for more."""
+        """The work to run at a time; a deleter and a receiver come first, in case not all threads can be started."""
         keepers = [(self._keep_all, 0)] if self._hold_seconds_max > 0 else []
         deleters = [(self._delete_all, number) for number in range(self._deleter_count)]
         receivers = [(self._receive_all, number) for number in range(self._receiver_count)]
@@ -159,11 +159,11 @@ class Consuming:
                 for message in self._messages.turns(fresh):
                     await self._work_off(message)
         await self._give_back()
-        if late := self._messages.pop_handled(self._batch):  # copies, when nobody else deletes any more
+        if late := self._messages.pop_handled(self._batch):  # copies that came after the deleters ended
             await self._delete(late)
 
     async def _receive(self, room: int) -> tuple[list[Mapping[str, Any]] | None, float]:
-        """The messages, and the seconds that it took; None where there is no answer, after a pause."""
+        """The messages, and the seconds that it took; None, after a pause, if the request failed."""
         began = time.perf_counter()
         answer, seconds = await self._ask(self._client.receive_message, **self._poll(room))
         if answer is None:
@@ -181,7 +181,7 @@ class Consuming:
             self._messages.note_given_back()
 
     async def _keep_all(self, _: int) -> None:
-        """Hide anew what takes longer than the queue hides it: else others handle it, too."""
+        """Extend the visibility timeout of messages that take longer than it, so that nobody else receives them."""
         await self._visibility_timeout_seconds()
         while True:
             await self._wait(self._messages.waits_for_age(self._age_to_hide()))
@@ -193,7 +193,7 @@ class Consuming:
                 await self._hide(aging[begin : begin + BATCH_MESSAGE_COUNT_MAX], seconds)
 
     async def _visibility_timeout_seconds(self) -> int:
-        """That of the queue, by which receiving pauses from now on; 0 where it does not say, or has none."""
+        """The queue's visibility timeout, which then scales the pause limit; 0 if unknown, or if the queue has none."""
         request = getattr(self._client, "get_queue_attributes", None)
         answer = (await self._ask(request, AttributeNames=["VisibilityTimeout"]))[0] if request else None
         told = str((answer or {}).get("Attributes", {}).get("VisibilityTimeout"))
@@ -228,7 +228,7 @@ class Consuming:
         await self._pause(self._note_deleted(receipts, answer, seconds))
 
     async def _ask(self, request: Callable[..., Any], **parameters: object) -> tuple[Any, float]:
-        """The answer and its seconds; None when there is none, after a pause."""
+        """The answer and its seconds; None, after a pause, if the request failed."""
         began, name = time.perf_counter(), getattr(request, "__name__", "")
         try:
             answer = await self._answer(request, QueueUrl=self._url, **parameters)
@@ -240,14 +240,14 @@ class Consuming:
     # --- What the answers mean
 
     def _poll(self, room: int) -> dict[str, Any]:
-        """The messages of a FIFO queue with their groups."""
+        """Arguments of a poll; a FIFO queue is also asked for message groups."""
         groups = {"AttributeNames": ["MessageGroupId"]} if self._url.endswith(".fifo") else {}
         return {"MaxNumberOfMessages": room, "WaitTimeSeconds": self._long_poll_seconds, **groups}
 
     def _note_received(
         self, receiver: int, room: int, messages: list[Mapping[str, Any]] | None, seconds: float
     ) -> Sequence[Mapping[str, Any]]:
-        """The messages that are new here."""
+        """The messages that are new here; copies only add a receipt handle."""
         fresh = [message for message in messages or () if self._messages.is_new(message)]
         self._messages.end_poll(room, receiver=receiver)
         if messages is not None:
@@ -265,13 +265,13 @@ class Consuming:
         self._messages.note_end()
 
     def _age_to_hide(self) -> float:
-        """How long what is hidden may be so before that is asked for anew."""
+        """How many seconds a message may have been hidden before its timeout is extended."""
         return _HIDE_AGAIN_FRACTION * (self._timeout_seconds or _TIMEOUT_UNKNOWN_SECONDS)
 
     def _note_deleted(self, receipts: Sequence[tuple[str, str]], answer: Any, seconds: float) -> float:
-        """What became of each; for how many seconds to pause now."""
+        """Note what became of each; returns for how many seconds to pause."""
         if answer is None:
-            self._messages.put_back(receipts)  # to be tried again, or they would come back
+            self._messages.put_back(receipts)  # tried again, or the messages would come back
             return 0.0
         told = by_place(answer.get("Failed"))
         refused = {place: entry.get("SenderFault", True) for place, entry in told.items()}
@@ -279,18 +279,18 @@ class Consuming:
         for index, receipt in enumerate(receipts):
             if refused.get(index) is False:
                 self._messages.put_back([receipt])
-            else:  # where it was refused, its handle is too old: the message has a newer one, or comes back
+            else:  # if refused, its handle is too old: the message has a newer one, or comes back
                 deleted_count += self._messages.note_spent(*receipt) and index not in refused
         with self._lock:
             self._figures.note_delete(deleted_count, seconds)
         return _PAUSE_SECONDS if False in refused.values() else 0.0
 
     def _note_trouble(self, name: str, began: float, trouble: Exception) -> float:
-        """Of a request; for how many seconds to pause now, also after a stop: what is left is tried no more often."""
+        """Note a failed request; returns for how many seconds to pause, which holds after a stop, too."""
         is_left_behind = self._is_stopped and name == "receive_message"  # its client may be closed by now
         with self._lock:
             self._figures.note_trouble(trouble)
-            # Once until there is an answer again: else a role that may not receive would be a queue that is empty.
+            # Logged once until a request succeeds: otherwise a missing permission would look like an empty queue.
             is_known = name in self._complained or began < self._quiet_until.get(name, began)
             if not is_known and not is_left_behind:
                 self._complained.add(name)
@@ -300,7 +300,7 @@ class Consuming:
         return _PAUSE_SECONDS
 
     def _note_answer(self, name: str, began: float, answer: Mapping[str, Any]) -> float:
-        """To a request; the seconds that it took."""
+        """Note a successful request; returns the seconds that it took."""
         self._complained.discard(name)
         with self._lock:
             self._figures.retried_count += answer.get("ResponseMetadata", {}).get("RetryAttempts", 0)
@@ -327,9 +327,9 @@ class Consuming:
             )
 
     def _say_what_work_takes(self, figures: Figures) -> None:
-        """Once: where work that was not stated keeps all busy, more of them would be advised for it."""
+        """Log, once, if unstated handling time keeps all receivers busy: stating it brings advice for more of them."""
         stated = self.advice.document.get("demand")
-        if self._has_said_what_work_takes or not stated:  # what the SDK does by itself knows of none
+        if self._has_said_what_work_takes or not stated:  # the SDK's defaults have no demand
             return
         work_seconds = figures.work_seconds / max(1, figures.worked_count)
         busy_seconds = _BUSY_FRACTION * self._receiver_count * figures.duration_seconds
@@ -347,7 +347,7 @@ class Consuming:
 
 
 def _visibility_entries(handles: Iterable[tuple[str, int]]) -> list[dict[str, Any]]:
-    """For each handle, in how many seconds others may receive its message."""
+    """Entries that set in how many seconds others may receive each handle's message."""
     return [
         {"Id": str(i), "ReceiptHandle": handle, "VisibilityTimeout": seconds}
         for i, (handle, seconds) in enumerate(handles)

@@ -1,6 +1,6 @@
-"""Knows how threads are begun that each do one work for good: those of a queue, which come and go with the advice.
+"""Knows how to start threads that each do one kind of work: those of a queue, whose number follows the advice.
 
-Apart from `threads`, for `concurrent.futures` brings logging along.
+Separate from `threads`, because `concurrent.futures` imports logging.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def run_missing(
     works: Iterable[tuple[Callable[[int], Coroutine[Any, Any, None] | None], int]],
     name: str,
 ) -> None:
-    """Begin those of some works, each with its number, that no thread does. Raises RuntimeError for want of threads."""
+    """Start each numbered work that no thread does yet. Raises RuntimeError if a thread cannot be started."""
     for work, number in works:
         key = (work.__name__, number)
         if key not in threads or not threads[key].is_alive():
@@ -32,7 +32,7 @@ def run_missing(
 
 
 def _do(work: Callable[[int], Coroutine[Any, Any, None] | None], number: int) -> None:
-    """To its end: a coroutine that awaits nothing but what this thread does meanwhile is there at once."""
+    """Run it to its end; a coroutine that never suspends ends at its first step."""
     if (steps := work(number)) is not None:
         with suppress(StopIteration):
             steps.send(None)

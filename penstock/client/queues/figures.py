@@ -1,4 +1,4 @@
-"""Knows what a consumer of a queue reports: requests, messages and times since the last report."""
+"""Knows what a consumer of a queue reports: requests, messages and durations since the last report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 THROTTLED = frozenset(
     {
         *("RequestThrottled", "ThrottlingException", "Throttling", "OverLimit"),
-        *("KmsThrottled", "KMS.ThrottlingException"),  # the key that encrypts the queue is used too often
+        *("KmsThrottled", "KMS.ThrottlingException"),  # by the key that encrypts the queue
     }
 )
 
@@ -59,7 +59,7 @@ class Figures:
         self.failed_count += not is_throttled
 
     def report(self, setting: Mapping[str, float], *, client: str) -> dict[str, Any]:
-        """In the words of the protocol. The senders are not ours: what they sent is what arrived."""
+        """The figures under the protocol's names. Senders are not seen here: the send rate is that of arrivals."""
         duration_seconds = self.duration_seconds
         mean_bytes = self.received_bytes / self.received_count
         failed_count = self.failed_count + self.retried_count

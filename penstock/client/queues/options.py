@@ -1,6 +1,6 @@
-"""Knows what may be given to a consumer beside what is stated, for editors and type checkers.
+"""Knows the options of a consumer beside its demand, for editors and type checkers.
 
-Nothing of penstock imports this at run time.
+Nothing in penstock imports this at run time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ConsumerOptions(DeliveryDemand, total=False):
-    """How a queue is consumed, which `penstock.client.boto3.QueueConsumer` explains."""
+    """Options of a consumer; `penstock.client.boto3.QueueConsumer` explains them."""
 
     message_size_bytes: int
     advice: Advice | None

@@ -1,7 +1,7 @@
 """Knows what becomes of messages that are sent to a queue: the same for threads and for tasks.
 
-What is held and in which order it goes, what shares a request, what an answer means for each message of it, and how the
-advice is followed. `boto3_producer` and `aiobotocore_producer` ask and wait.
+That is: what is pending and in which order it goes, what shares a request, what an answer means for each message, and
+how advice is followed. `boto3_producer` and `aiobotocore_producer` send the requests and wait.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ if TYPE_CHECKING:
     from penstock.client.demand import DeliveryDemand
     from penstock.client.queues.messages import Wait
 
-BATCH_BYTES_MAX = 1 << 20  # of one message, and of all of a request together
-HELD_COUNT_MAX = 10_000  # messages that were accepted and have not ended
+BATCH_BYTES_MAX = 1 << 20  # of one message, and of all messages in a request together
+HELD_COUNT_MAX = 10_000  # pending messages: accepted, and neither sent nor failed
 HELD_BYTES_MAX = 64 << 20
-TRY_SECONDS_MAX = 60.0  # for a message that is not refused for what it is
-EXIT_SECONDS_MAX = 5.0  # for what is left where nobody closes it, or who does has to end
-_LINGER_SECONDS = 0.02  # where none is advised: a message waits so long for others to share its request
-_PAUSE_SECONDS = 0.5  # after what failed
-_FOLLOW_SECONDS = 60.0  # after which the advice is asked for again
+TRY_SECONDS_MAX = 60.0  # how long a message is tried that is not itself at fault
+EXIT_SECONDS_MAX = 5.0  # for pending messages when the process ends, or the caller is cancelled
+_LINGER_SECONDS = 0.02  # if none is advised: how long a message waits for others to share its request
+_PAUSE_SECONDS = 0.5  # after a failure
+_FOLLOW_SECONDS = 60.0  # between requests for advice
 
 
 class SendFailedError(Exception):
-    """SQS did not take a message; `code` is its word for why."""
+    """A message was not sent, as far as is known; `code` is SQS's error code, "NotSent" or "Unsaid"."""
 
     def __init__(self, code: str, sentence: str) -> None:
-        super().__init__(code, sentence)  # as pickle gives them back
+        super().__init__(code, sentence)  # pickle restores exceptions from their arguments
         self.code = code
 
     def __str__(self) -> str:
@@ -53,7 +53,7 @@ class SendFailedError(Exception):
 
 
 class Message:
-    """One that was accepted, and the future of what SQS says of it."""
+    """An accepted message, and the future of SQS's answer about it. Raises ValueError if it is too large."""
 
     __slots__ = ("accepted_at", "entry", "future", "is_alone", "size_bytes", "was_cut_off")
 
@@ -63,14 +63,14 @@ class Message:
             raise ValueError(f"a message has {self.size_bytes} bytes, and SQS takes {BATCH_BYTES_MAX}")
         self.accepted_at = time.monotonic()
         self.future: Any = None
-        self.is_alone = False  # in its request: SQS refused all of one for some message in it
-        self.was_cut_off = False  # from its answer
+        self.is_alone = False  # in its request, after SQS refused a whole batch for one message in it
+        self.was_cut_off = False  # its request was cancelled before the answer came
 
 
 class Sending:
-    """A producer for a queue, but for its waiting."""
+    """A producer for a queue, except for its way of waiting."""
 
-    _condition_of: type[Any] = threading.Condition  # by which who waits hears of changes
+    _condition_of: type[Any] = threading.Condition  # that signals changes to waiters
     _asks_at_once = True
 
     def __init__(
@@ -90,9 +90,9 @@ class Sending:
         self._obey(self._asking.first(is_to_ask=self._asks_at_once))
 
     def _begin(self) -> None:
-        self._changed = self._condition_of()  # which who holds it may enter again
+        self._changed = self._condition_of()  # reentrant
         self._waiting: deque[Message] = deque()
-        # Of each message group one message waits or is on its way, and these are behind it.
+        # By message group: the messages behind the one that waits or is in flight.
         self._behind: dict[str, deque[Message]] = {}
         self._held_count = self._held_bytes = self._hurried_count = 0
         self._pace = Pace()
@@ -108,7 +108,7 @@ class Sending:
         self._pace.per_second = told.send_rate_limit_messages_per_second
 
     def _is_to_ask(self) -> bool:
-        """Whether it is time to ask what is advised, of who asks this."""
+        """Whether it is time to ask for advice; True for only one caller each time."""
         with self._changed:
             is_due = time.monotonic() - self._asked_at >= _FOLLOW_SECONDS
             if is_due:
@@ -122,12 +122,12 @@ class Sending:
         return self._is_closed or (fits and self._held_count < HELD_COUNT_MAX)
 
     def _accept(self, message: Message) -> None:
-        """Raises RuntimeError when it is closed."""
+        """Queue a message. Raises RuntimeError if the producer is closed."""
         if self._is_closed:
             raise RuntimeError("the producer is closed")
         group, behind_it = self._group_of(message), deque[Message]()
         behind = self._behind.get(group)
-        # Until it is in line nothing is called: there Ctrl-C would leave one that is held and never ends.
+        # No calls until it is queued: Ctrl-C in one would leave a message that is counted and never ends.
         self._held_count += 1
         self._held_bytes += message.size_bytes
         if behind is not None:
@@ -139,19 +139,19 @@ class Sending:
         self._changed.notify_all()
 
     def _group_of(self, message: Message) -> str:
-        """Which keeps its order; in a standard queue a group is a tenant, and has none."""
+        """The message group, whose order is kept; "" in a standard queue, where groups are tenants without order."""
         return str(message.entry.get("MessageGroupId", "")) if self._url.endswith(".fifo") else ""
 
     # --- What shares a request
 
     def _waits_to_send(self) -> Iterator[Wait]:
-        """Before `_take`: a message waits a little for others."""
+        """What to wait for before `_take`: a message, and then a moment for others to share its request."""
         yield lambda: self._waiting or self._is_over(), ATTENTION_SECONDS
         if self._waiting:
             yield self._is_full, self._linger_seconds
 
     def _take(self) -> list[Message] | None:
-        """Messages for one request, if there are any; None when there will be no more."""
+        """Messages for one request, none if there are none just now; None when there will be no more."""
         with self._changed:
             batch, size_bytes = list[Message](), 0
             while self._waiting and len(batch) < self.batch_message_count:
@@ -177,9 +177,9 @@ class Sending:
     # --- What became of it
 
     def _note(self, batch: list[Message], answer: Mapping[str, Any] | Exception) -> float:
-        """What became of each, by an answer or for want of one; for how many seconds to pause now.
+        """Note what became of each message, by the answer or for lack of one; returns for how many seconds to pause.
 
-        One that SQS cannot take must not take others along: then each is sent by itself.
+        If SQS refuses the whole request, its messages are sent again one by one, so that only the one at fault fails.
         """
         failed: Mapping[int, tuple[BaseException, bool]]
         if isinstance(answer, Exception):
@@ -207,21 +207,21 @@ class Sending:
         return _PAUSE_SECONDS if again else 0.0
 
     def _put_back(self, batch: list[Message]) -> None:
-        """To be sent before what was accepted later."""
+        """Queue the messages again, before those accepted later."""
         with self._changed:
             self._waiting.extendleft(reversed(batch))
             self._changed.notify_all()
 
     def _end(self, message: Message, outcome: Any) -> None:
-        """It was sent, or was not; what is behind it in its group may follow."""
+        """Settle a message's future, and let the next one of its group follow."""
         try:
             if message.future.done():
-                pass  # who waited for it was cancelled, and it with him
+                pass  # its waiter was cancelled, and the future with it
             elif isinstance(outcome, BaseException):
                 message.future.set_exception(outcome)
             else:
                 message.future.set_result(outcome)
-        except BaseException as trouble:  # noqa: BLE001 - of who hears of it, such as SystemExit: others follow
+        except BaseException as trouble:  # noqa: BLE001 - from a callback, even SystemExit: others follow
             complain("who was told what became of a message was in trouble", trouble=trouble)
         with self._changed:
             self._held_count -= 1
@@ -234,7 +234,7 @@ class Sending:
             self._changed.notify_all()
 
     def _give_up(self) -> None:
-        """What was not sent until now, if there is any."""
+        """Fail what has not been sent, if there is any."""
         with self._changed:
             held_count, left = self._held_count, list(self._waiting)
             self._waiting.clear()
@@ -257,7 +257,7 @@ def _unsaid() -> SendFailedError:
 
 
 def _refusal(told: Mapping[str, Any]) -> tuple[SendFailedError, bool]:
-    """Of one message, and whether it is for what the message is."""
+    """The error for one message, and whether it is final, because the message itself is at fault."""
     code = str(told.get("Code", ""))
     return SendFailedError(code, str(told.get("Message", ""))), told.get(
         "SenderFault", True
@@ -265,7 +265,7 @@ def _refusal(told: Mapping[str, Any]) -> tuple[SendFailedError, bool]:
 
 
 def _is_final(trouble: BaseException) -> bool:
-    """Whether to ask again would be answered alike: SQS answers a caller's mistakes below 500."""
+    """Whether a retry would fail the same way: SQS answers a caller's mistakes with a status below 500."""
     from botocore.exceptions import ParamValidationError
 
     code, status = refusal_of(trouble)
@@ -274,7 +274,7 @@ def _is_final(trouble: BaseException) -> bool:
 
 
 def _size_bytes(entry: Mapping[str, Any]) -> int:
-    """As SQS counts it: the body, and of attributes their names, types and values."""
+    """A message's size as SQS counts it: the body, and the names, types and values of attributes."""
     attributes: Iterable[tuple[str, Mapping[str, Any]]] = entry.get("MessageAttributes", {}).items()
     told = [entry["MessageBody"]]
     for name, value in attributes:

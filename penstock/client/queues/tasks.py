@@ -1,4 +1,4 @@
-"""Knows how tasks of one event loop wait for each other, and how those are begun that each do one work for good."""
+"""Knows how tasks of one event loop wait for each other's changes, and how to start tasks for ongoing work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Changes:
-    """As much of a `threading.Condition` as tasks of one loop need: no lock, and what they wait for is awaited."""
+    """As much of a `threading.Condition` as tasks of one loop need: without a lock, and waited for with `await`."""
 
     def __init__(self) -> None:
         self._waiters: dict[asyncio.Future[None], None] = {}
@@ -27,13 +27,13 @@ class Changes:
         pass
 
     def notify_all(self) -> None:
-        """Let all who wait look again."""
+        """Have all waiting tasks check their conditions again."""
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
 
     async def wait(self, waits: Iterable[Wait]) -> None:
-        """One after another, each until it holds or for so many seconds."""
+        """Wait for one after another, each until it holds or its seconds have passed."""
         loop = asyncio.get_running_loop()
         for holds, seconds in waits:
             end = None if seconds is None else loop.time() + seconds
@@ -54,7 +54,7 @@ def begin_missing(
     works: Iterable[tuple[Callable[[int], Coroutine[Any, Any, None]], int]],
     note_end: Callable[[asyncio.Task[None]], object] | None = None,
 ) -> None:
-    """Begin those of some works, each with its number, that no task does; `note_end` hears of the end of each."""
+    """Start each numbered work that no task does yet; `note_end` is called when such a task ends."""
     for work, number in works:
         key = (work.__name__, number)
         if key not in tasks or tasks[key].done():

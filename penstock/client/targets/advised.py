@@ -1,4 +1,4 @@
-"""Knows what a piece of advice asks of any client, within the limits of S3 and SQS, before it is put into words.
+"""Knows what advice asks of any client, within the limits of S3 and SQS, before it is translated into options.
 
 S3: 10,000 parts of 5 MiB (the last may be smaller) to 5 GiB, and single PUTs of up to 5 GiB
 (docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html). SQS: 10 messages a request, polls of up to 20 s, time-outs
@@ -25,22 +25,22 @@ PART_SIZE_BYTES_MIN = 5 * MiB
 PART_SIZE_BYTES_MAX = 5 * GiB
 SINGLE_PUT_BYTES_MAX = 5 * GiB
 RANGE_SIZE_BYTES_MIN = 4 << 10
-"""Of advice. Below it a number is damaged, and a request for each byte costs 400 dollars a gigabyte."""
+"""The smallest that is advised. A smaller number is damaged: a request for each byte costs 400 dollars a gigabyte."""
 WAIT_TIME_SECONDS_MAX = 20
 VISIBILITY_TIMEOUT_SECONDS_MAX = 12 * 3600
-_BUSY_ENOUGH = 0.9  # of the threads
-_WAVES_FELT = 4  # of requests: in more of them it is no matter how full the last one is
+_BUSY_ENOUGH = 0.9  # of the threads in use
+_WAVES_FELT = 4  # waves of requests; with more, it hardly matters how full the last one is
 _OF_READERS = ("read_ahead_bytes", "block_size_bytes", "coalesced_gap_bytes", "io_chunk_bytes")
 
 
 class Transfer(NamedTuple):
-    """How to upload or to read objects of a size. What is None was not advised, or is not wanted.
+    """How to upload or to read objects of a size. None means not advised, or not wanted.
 
-    `thread_count` is the number of requests in flight over all objects that move at a time. Of a mix of sizes
-    `split_object_count` are as large as `object_size_bytes` or larger, more or less. The rest is of reading: who goes
-    through an object reads `read_ahead_bytes` before they are asked for; who can do a single request at a time reads
-    blocks of `block_size_bytes`. What lies `coalesced_gap_bytes` or less between two ranges is cheaper read than left
-    out. `is_random` says that ranges are wanted wherever they lie.
+    `thread_count` is the number of requests in flight over all objects that move at a time. Of a mix of sizes, about
+    `split_object_count` objects are as large as `object_size_bytes` or larger. The rest is about reading: a sequential
+    reader requests `read_ahead_bytes` before they are asked for; a reader limited to one request at a time uses blocks
+    of `block_size_bytes`. A gap of `coalesced_gap_bytes` or less between two ranges is cheaper to read than to skip.
+    `is_random` means that ranges anywhere in the object are wanted.
     """
 
     size_knob: str  # how advice names the size of a request: "part_size_bytes" or "range_size_bytes"
@@ -53,7 +53,7 @@ class Transfer(NamedTuple):
     connection_pool_count: int
     rate_limit_bytes_per_second: int | None = None
     hedge_timeout_seconds: float | None = None
-    thread_count_max: int | None = None  # as it was demanded
+    thread_count_max: int | None = None  # from the demand
     is_random: bool = False
     read_ahead_bytes: int | None = None
     block_size_bytes: int | None = None
@@ -67,27 +67,28 @@ class Transfer(NamedTuple):
 
     @property
     def merged_size_bytes(self) -> int:
-        """The most of one request that reads through gaps: less would leave no room for a gap that is cheaper read."""
+        """The largest request that may read through gaps; smaller ones would leave no room for a gap worth reading."""
         return max(self.request_size_bytes, self.coalesced_gap_bytes or 0)
 
     @property
     def object_concurrency(self) -> int:
-        """Objects to move at a time: every thread has one of its own where they are not split."""
+        """Objects to move at a time: as many as threads if objects are not split."""
         return self.thread_count if self.is_whole else min(self.object_count, self.thread_count)
 
     @property
     def request_concurrency(self) -> int:
-        """Parts or ranges of one object at a time: times the objects that have them never more than the threads."""
+        """Parts or ranges of one object at a time; over all split objects never more than the threads."""
         at_a_time = self.object_concurrency
         if not self.is_whole:
             at_a_time = min(at_a_time, self.split_object_count)
         return max(1, self.thread_count // at_a_time)
 
     def in_multiples_of(self, unit_bytes: int) -> Transfer:
-        """The same for a client whose requests are whole multiples of this, with no wave of requests more.
+        """The same for a client whose request sizes are multiples of this, without an additional wave of requests.
 
-        One wave of 14 requests of 1.14 MiB becomes one of 16 requests of 1 MiB: with 8 of 2 MiB a reader of 16 MiB over
-        130 ms reached .75 of that (`bench real-downloads`). Where larger ones keep nearly all threads busy they are.
+        One wave of 14 requests of 1.14 MiB becomes one of 16 requests of 1 MiB: with 8 of 2 MiB, a reader of 16 MiB
+        over 130 ms reached .75 of that (`bench real-downloads`). The size is rounded up where that keeps nearly all
+        threads busy.
         """
         smaller, larger = (
             rounded(self.request_size_bytes / unit_bytes) * unit_bytes for rounded in (floor, ceil)
@@ -99,7 +100,7 @@ class Transfer(NamedTuple):
         if is_least or waves > _WAVES_FELT or in_flight >= _BUSY_ENOUGH * self.request_concurrency:
             return up
         objects = self.thread_count // self.request_concurrency
-        # Not fewer: small objects may move beside, each with a thread of its own.
+        # Never fewer threads: small objects may move at the same time, each with a thread of its own.
         threads = max(self.thread_count, objects * ceil(self._request_count(smaller) / waves))
         if threads > (self.thread_count_max or threads):
             return up
@@ -111,7 +112,7 @@ class Transfer(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """How to drive a queue. A window or a rate that is None is none."""
+    """How to drive a queue. None means no such window, rate or time."""
 
     sender_thread_count: int
     receiver_thread_count: int
@@ -128,10 +129,10 @@ class Delivery(NamedTuple):
 
     @property
     def in_flight_message_count(self) -> int:
-        """Messages that a client may hold which takes all that it may: a batch for each receiver, within the window.
+        """Messages that a greedy client may hold: a batch for each receiver, within the window.
 
-        What is held beyond that brings nothing and waits its turn while its visibility timeout runs: a Celery worker
-        that filled a window of 760 and worked off 23 a second ran one task in twelve again.
+        More brings nothing, because messages wait while their visibility timeout runs: a Celery worker that filled a
+        window of 760 and worked off 23 a second ran one task in twelve twice.
         """
         held = self.receiver_thread_count * self.batch_message_count
         return max(self.batch_message_count, min(held, self.receive_window_message_count or held))
@@ -143,9 +144,11 @@ Advised = Union[Transfer, Delivery]  # noqa: UP007 - evaluated, and Python 3.9 h
 def upload_of(document: Mapping[str, Any], object_size_bytes: int | str | None = None) -> Transfer:
     """The upload that an answer of the socket advises, as S3 accepts it.
 
-    `object_size_bytes` is the object's own size where the advice is for another one nearby; what is no size is none.
-    For the size that was asked about the threshold agrees with the part size as it is answered: what is to be split is
-    at or above it, what is to go whole is below. It is kept so for another size, and where none was advised.
+    `object_size_bytes` is the object's own size if the advice is for another one nearby; None if it cannot be read. The
+    threshold is made consistent with the part size, also for another size and if none was advised: it is at most the
+    object's size if the object is to be split, and above it if the object is to go whole.
+
+    Raises KeyError if the answer lacks a setting.
     """
     size = _size_of(document, object_size_bytes)
     part = legal_part_size_bytes(int(document["setting"]["part_size_bytes"]), size)
@@ -153,7 +156,7 @@ def upload_of(document: Mapping[str, Any], object_size_bytes: int | str | None =
 
 
 def download_of(document: Mapping[str, Any], object_size_bytes: int | str | None = None) -> Transfer:
-    """The download that an answer of the socket advises. As with `upload_of`, the threshold agrees with the range."""
+    """The download that an answer of the socket advises; threshold and errors are those of `upload_of`."""
     derived, size = document["derived"], _size_of(document, object_size_bytes)
     part = max(RANGE_SIZE_BYTES_MIN, int(document["setting"]["range_size_bytes"]))
     told = {name: max(1, int(derived[name])) for name in _OF_READERS if derived.get(name)}
@@ -173,7 +176,7 @@ def _transfer(
     thresholds: tuple[int, int],
     **rest: Any,
 ) -> Transfer:
-    """What both have; the threshold of the answer, within these, agrees with the size of a request."""
+    """What uploads and downloads share; the threshold, within `thresholds`, is made to agree with the request size."""
     derived, demand = document["derived"], document.get("demand", {})
     threshold, (least, most) = int(derived.get("multipart_threshold_bytes", part)), thresholds
     threshold = min(max(threshold, least), size) if part < size else max(threshold, size + 1)
@@ -197,7 +200,7 @@ def _transfer(
 
 
 def delivery_of(document: Mapping[str, Any], _object_size_bytes: int | str | None = None) -> Delivery:
-    """The way to drive a queue that an answer of the socket advises, as SQS accepts it."""
+    """The way to drive a queue that an answer of the socket advises, as SQS accepts it. Raises KeyError, too."""
     setting, derived = document["setting"], document["derived"]
     threads = {
         name: max(1, int(setting[name]))
@@ -225,11 +228,11 @@ READERS: Mapping[str, Callable[[Mapping[str, Any], int | str | None], Advised]] 
     S3_DOWNLOAD: download_of,
     SQS_DELIVERY: delivery_of,
 }
-"""What an answer about an operation says, as its targets are told it."""
+"""How the answer about each operation is read for its targets."""
 
 
 def legal_part_size_bytes(wanted_bytes: int, object_size_bytes: int) -> int:
-    """The nearest part size that S3 accepts for this object; what the limit on parts forces is whole MiB."""
+    """The nearest part size that S3 accepts for this object; if the limit on parts raises it, to whole MiB."""
     least = ceil(object_size_bytes / PART_COUNT_MAX)
     if wanted_bytes < least:
         wanted_bytes = ceil(least / MiB) * MiB
@@ -237,8 +240,8 @@ def legal_part_size_bytes(wanted_bytes: int, object_size_bytes: int) -> int:
 
 
 def stated(advised: Advised) -> tuple[str, ...]:
-    """The fields that a client has to be told, or has to be known not to understand."""
-    # What was asked about, not what is advised.
+    """The fields that a client must be told, or must be listed as unable to express."""
+    # Part of the question, not of the advice.
     given = {
         "size_knob",
         "object_size_bytes",
@@ -252,5 +255,5 @@ def stated(advised: Advised) -> tuple[str, ...]:
 
 
 def field_of(advised: Advised, name: str) -> str:
-    """What advice calls what has this name here."""
+    """The name of this field in the advice."""
     return advised.size_knob if isinstance(advised, Transfer) and name == "request_size_bytes" else name

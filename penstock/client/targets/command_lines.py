@@ -38,7 +38,7 @@ def _s5cmd(advised: Transfer) -> Iterator[Option]:
 
 
 def _s5cmd_flags(translation: Translation) -> list[str]:
-    """Workers belong before the verb, the rest behind it; so the verb is among them."""
+    """Workers go before the verb and the rest after it, so the verb is part of the line."""
     groups = translation.groups()
     words = [f"{name} {value}" for name, value in groups["s5cmd"].items()]
     return [" ".join([*words, "cp", *(f"{name} {value}" for name, value in groups["cp"].items())])]
@@ -75,7 +75,7 @@ def rclone_variable(flag: str) -> str:
 
 
 def _rclone_remote(option: Option) -> str:
-    """What a remote in rclone.conf can hold; the rest is left to flags, and said so."""
+    """A line for a remote in rclone.conf; options that only a flag can set become comments."""
     if option.name.startswith("--s3-"):
         return f"{option.name.removeprefix('--s3-').replace('-', '_')} = {option.value}"
     return f"# only as a flag: {option.name} {option.value}"
@@ -88,8 +88,8 @@ def _aws_cli(advised: Transfer) -> Iterator[Option]:
     if advised.rate_limit_bytes_per_second is not None:
         limit = f"{max(1, advised.rate_limit_bytes_per_second // 1024)}KB/s"  # its KB has 1,024 bytes
         yield Option("s3", "max_bandwidth", limit, ("rate_limit_bytes_per_second",))
-    # Version 2 may choose the CRT by itself, which ignores the number of requests; version 1 passes over this. It is
-    # the older name of "classic": by the newer one 2.9, as in Debian 12, refuses every transfer.
+    # Version 2 may choose the CRT on its own, which ignores the number of requests; version 1 ignores this setting.
+    # "default" is the older name of "classic"; with the newer name, 2.9, as in Debian 12, refuses every transfer.
     yield Option("s3", "preferred_transfer_client", "default", ("thread_count",))
 
 
@@ -98,14 +98,14 @@ def _aws_section(translation: Translation) -> list[str]:
 
 
 def _mountpoint(advised: Transfer, size_flag: str = "--write-part-size") -> Iterator[Option]:
-    gbps = ceil(round(CRT_GBPS_PER_CONNECTION * advised.thread_count, 1))  # it takes whole ones alone
+    gbps = ceil(round(CRT_GBPS_PER_CONNECTION * advised.thread_count, 1))  # it takes only integers
     fields = ("thread_count",) if advised.thread_count >= CRT_CONNECTION_COUNT_MIN else ()
     yield Option("", "--maximum-throughput-gbps", gbps, fields)
     yield from carried(advised, "", {size_flag: "request_size_bytes"})
 
 
 def _wal_g(advised: Transfer) -> Iterator[Option]:
-    # One number for the files that wal-push sends at a time and for the parts of each: 3 meant 9 parts (3.0.9, seen).
+    # One number is both the files that wal-push sends at a time and the parts of each: 3 meant 9 parts (seen in 3.0.9).
     parts = ceil(advised.object_size_bytes / advised.request_size_bytes)
     most = max(
         each
@@ -132,7 +132,7 @@ TARGETS = (
         download=("the same for downloads", _aws_cli),
         reasons={"connection_pool_count": "it has no key for it; version 1 keeps 10 connections"},
         download_reasons=WHOLE_OBJECTS,
-        # Commands change the profile in force: AWS_PROFILE, else the default.
+        # These commands change the active profile: AWS_PROFILE, else the default.
         writers={
             "commands": lines(lambda o: f"aws configure set {o.group}.{o.name} {o.value}"),
             "config": _aws_section,

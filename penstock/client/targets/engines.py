@@ -28,21 +28,21 @@ if TYPE_CHECKING:
     from penstock.client.targets.target import Translation
 
 DUCKDB_BLOCK_BYTES = (1 << 18) - 8
-"""httpfs rounds a part up to whole blocks of DuckDB's storage, without their checksums (httpfs 1.5, seen)."""
+"""httpfs rounds a part up to whole blocks of DuckDB's storage, without their checksums (observed with 1.5)."""
 DUCKDB_FILE_BYTES_MAX = 5 * 10**12
-"""The largest s3_uploader_max_filesize; the smallest, 50 GB, is below 10,000 of the smallest parts."""
+"""The largest s3_uploader_max_filesize; the smallest, 50 GB, is less than 10,000 of the smallest parts."""
 
 DUCKDB_READ_BLOCK_BYTES_MIN = 1 << 12
-"""Of external_file_cache_remote_max_block_size, which is a power of two."""
+"""The smallest external_file_cache_remote_max_block_size, which is a power of two."""
 _CRT_GBPS_PER_CONNECTION = 0.4
 POLARS_BUDGET_MIN = 10
-"""What one request of the older readers of Polars takes of POLARS_CONCURRENCY_BUDGET; with less it ends in a panic."""
+"""What one request of Polars's older readers takes of POLARS_CONCURRENCY_BUDGET; with a smaller budget it panics."""
 POLARS_RANDOM_CHUNK_BYTES = 8 << 20
-"""Its chunk for reading here and there, which is left alone; a byte budget below any of its chunks ends in a panic."""
+"""Its chunk for random access, which is left at its default; with a byte budget below any of its chunks it panics."""
 
 
 def _duckdb(advised: Transfer) -> Iterator[Option]:
-    # A part is the largest file over the number of parts: so the part is said by both together.
+    # DuckDB's part is the largest file size divided by the number of parts, so both together set the part size.
     part = ceil(advised.request_size_bytes / DUCKDB_BLOCK_BYTES) * DUCKDB_BLOCK_BYTES
     count = min(PART_COUNT_MAX, DUCKDB_FILE_BYTES_MAX // part)
     yield Option("", "s3_uploader_thread_limit", advised.request_concurrency, ("thread_count",))
@@ -75,7 +75,7 @@ def _pyarrow_download(advised: Transfer) -> Iterator[Option]:
         yield Option(cache, "prefetch_limit", advised.request_concurrency, ("read_ahead_bytes",))
     yield from carried(advised, "open_input_stream", {"buffer_size": "block_size_bytes"})
     if advised.object_concurrency > 1:
-        # A dataset reads four files at a time, whatever the threads: twice as fast with the advice.
+        # A dataset reads four files at a time, whatever the number of threads; with the advice it was twice as fast.
         yield Option("to_table", "fragment_readahead", advised.object_concurrency, ("thread_count",))
 
 
@@ -103,31 +103,31 @@ def _polars_download(advised: Transfer) -> Iterator[Option]:
     yield Option("", "POLARS_INFLIGHT_FLOOR_REQUEST_BUDGET", threads, ("thread_count",))
     yield Option("", "POLARS_CONCURRENCY_BUDGET", max(POLARS_BUDGET_MIN, threads), ("thread_count",))
     if advised.read_ahead_bytes is not None:
-        # It begins with so many bytes in flight, and a column may be read in chunks of the largest kind: with less than
-        # one for each thread, 24 x 1 MiB read 256 MB of Parquet in 3.6 s that came untold in 2.9, and so in 2.6 to 2.9.
+        # The initial number of bytes in flight. Columns may be read in the largest kind of chunk, so allow one for each
+        # thread: with less, 24 x 1 MiB read 256 MB of Parquet in 3.6 s; with this 2.6 to 2.9 s, without advice 2.9 s.
         ahead = max(threads * max(POLARS_RANDOM_CHUNK_BYTES, size), advised.read_ahead_bytes)
         yield Option("", "POLARS_INFLIGHT_INIT_BYTE_BUDGET", ahead, ("read_ahead_bytes",))
-    # Not ..._RANDOM_ACCESS, by which it merges what it reads here and there: with a range's size in it, Polars 2.1 read
-    # 2.7 MB/s of 1 MiB columns where it read 7.1 untold (`bench reading-shapes`).
+    # Not ..._RANDOM_ACCESS, up to which it merges random reads: set to a range's size, Polars 2.1 read columns of 1 MiB
+    # at 2.7 MB/s, and at 7.1 MB/s without (`bench reading-shapes`).
     for access in ("", "_STREAMING"):
         yield Option("", f"POLARS_DOWNLOAD_CHUNK_SIZE{access}", size, ("range_size_bytes",))
     if advised.object_concurrency > 1:
-        # By itself it opens a few files at a time: 50 of 1 MiB came at 1.8 MB/s, and told so at 5 to 8.
+        # By default it opens only a few files at a time: 50 of 1 MiB came at 1.8 MB/s, and with this option at 5 to 8.
         yield Option("", "POLARS_MAX_CONCURRENT_SCANS", advised.object_concurrency, ("thread_count",))
 
 
 def _runai_download(advised: Transfer) -> Iterator[Option]:
-    # Several that load at a time are several processes, such as the ranks of one model: each is told its part.
+    # Several loads at a time are several processes, such as the ranks of one model; each is told its share.
     threads = advised.thread_count if advised.is_whole else advised.request_concurrency
     size, prefix = max(PART_SIZE_BYTES_MIN, advised.request_size_bytes), "RUNAI_STREAMER"
-    # One client: each of them would open as many connections.
+    # One client, because each would open this many connections.
     yield Option("", f"{prefix}_OBJ_CONCURRENCY", 1, ())
     connections = ("thread_count", "connection_pool_count")
     yield Option("", f"{prefix}_S3_MAX_CONNECTIONS", threads, connections)
     yield Option("", f"{prefix}_S3_TARGET_GBPS", ceil(_CRT_GBPS_PER_CONNECTION * threads), ())
-    # Without it twice as many requests are under way as there may be connections.
+    # Without this limit, twice as many requests are in flight as there may be connections.
     yield Option("", f"{prefix}_S3_MAX_INFLIGHT_MIB", ceil(threads * size / (1 << 20)), ())
-    # Its own chunks are cut into parts of 8 MiB by the CRT below, unless that is told as well.
+    # The CRT below it cuts its chunks into parts of 8 MiB unless its part size is set as well.
     for name in ("CHUNK_BYTESIZE", "S3_CLIENT_PART_SIZE"):
         yield Option("", f"{prefix}_{name}", size, ("range_size_bytes",))
 

@@ -23,7 +23,7 @@ def _go(advised: Transfer) -> Iterator[Option]:
     yield from carried(advised, manager, sizes)
     yield Option(older, "Concurrency", advised.request_concurrency, ("thread_count",))
     yield from carried(advised, older, {"PartSize": "request_size_bytes"})
-    # The SDK's own transport keeps ten connections to a host.
+    # The SDK's own transport keeps only ten connections per host.
     yield Option(http, "MaxIdleConnsPerHost", advised.connection_pool_count, ("connection_pool_count",))
 
 
@@ -31,7 +31,7 @@ def _go_download(advised: Transfer) -> Iterator[Option]:
     manager, older, http = "transfermanager.Options", "manager.Downloader", "http.Transport"
     yield Option(manager, "Concurrency", advised.request_concurrency, ("thread_count",))
     yield from carried(advised, manager, {"PartSizeBytes": "request_size_bytes"})
-    # Otherwise it reads an object in the parts that it was uploaded in.
+    # Otherwise it reads an object in the same parts in which it was uploaded.
     yield Option(manager, "GetObjectType", "types.GetObjectRanges", ("range_size_bytes",))
     yield from carried(advised, manager, {"GetObjectBufferSize": "read_ahead_bytes"})
     yield Option(older, "Concurrency", advised.request_concurrency, ("thread_count",))
@@ -40,7 +40,7 @@ def _go_download(advised: Transfer) -> Iterator[Option]:
 
 
 def _go_source(translation: Translation) -> list[str]:
-    """One function option for each of its structs."""
+    """One functional option for each struct."""
     return [
         f"func(o *{group}) {{ " + "; ".join(f"o.{name} = {value}" for name, value in options.items()) + " }"
         for group, options in translation.groups().items()
@@ -58,7 +58,7 @@ def _rust(advised: Transfer) -> Iterator[Option]:
 
 
 def _rust_download(advised: Transfer) -> Iterator[Option]:
-    # It has no ranged reading of a whole object: the loop over ranges is the application's, within this limit.
+    # It cannot read a whole object in ranges: the application loops over ranges, within this limit.
     yield Option("LimitStore", "max_requests", advised.thread_count, ("thread_count",))
     yield from carried(advised, "get_range", {"range_size_bytes": "request_size_bytes"})
     yield from carried(advised, "ClientOptions", {"with_pool_max_idle_per_host": "connection_pool_count"})
@@ -66,9 +66,9 @@ def _rust_download(advised: Transfer) -> Iterator[Option]:
     yield from carried(advised, "coalesce_ranges", {"coalesce": "coalesced_gap_bytes"})
 
 
-# Seen: all seven parts of one write of 42 MiB at once, where three were advised; three in writes of a part or less.
+# Observed: one write of 42 MiB sent all seven parts at once, with three advised; writes of at most a part sent three.
 _WRITES = "writes of a part at the most: the parts of a larger one all go at once"
-_RUST_LINES = {  # by what is passed the options; those of obstore are for Python
+_RUST_LINES = {  # by the struct or call that takes the options; obstore's are for Python
     "LimitStore": "LimitStore::new(store, {max_requests})  // ranges of {range_size_bytes} bytes for get_range",
     "BufWriter": "BufWriter::with_capacity(store, path, {with_capacity}).with_max_concurrency({with_max_concurrency})"
     "  // " + _WRITES,
@@ -86,7 +86,7 @@ _RUST_LINES = {  # by what is passed the options; those of obstore are for Pytho
 
 
 def _rust_source(translation: Translation) -> list[str]:
-    """What is passed to each, on lines of its own."""
+    """A line for each struct or call that takes options."""
     values = {option.name: option.value for option in translation.options}
     told = [text for group, text in _RUST_LINES.items() if group in translation.groups()]
     return "\n".join(told).format(**values).split("\n")

@@ -1,6 +1,6 @@
 """Knows what Hadoop's s3a, Spark, Flink and the AWS SDK for Java 2 can be told.
 
-From Hadoop 3.5, flink-s3-fs-hadoop 2.3, which has Hadoop 3.3 in it, and the AWS SDK for Java 2.57; all were run.
+From Hadoop 3.5, flink-s3-fs-hadoop 2.3, which contains Hadoop 3.3, and the AWS SDK for Java 2.57; all were run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ INT_MAX = (1 << 31) - 1
 def _s3a(advised: Transfer) -> Iterator[Option]:
     yield from _s3a_streams(advised)
     if not advised.is_whole:
-        # Else FileSystem.copyFromLocalFile puts a file of any size by one request (Hadoop 3.5, seen).
+        # Otherwise FileSystem.copyFromLocalFile sends a file of any size in one request (observed with Hadoop 3.5).
         yield Option("", "fs.s3a.optimized.copy.from.local.enabled", "false", ("part_size_bytes",))
 
 
@@ -46,10 +46,10 @@ def _s3a_download(advised: Transfer) -> Iterator[Option]:
 
 
 def _s3a_ranges(advised: Transfer) -> Iterator[Option]:
-    """Columns of a file: ranges by vectored reads.
+    """For columns of a file: vectored reads of ranges.
 
-    Since Hadoop 3.4.3 a stream is the Analytics Accelerator's unless something else is said (HADOOP-19559), and that
-    merges no ranges and passes over all of this.
+    Since Hadoop 3.4.3 the default stream is the Analytics Accelerator's (HADOOP-19559), which merges no ranges and
+    ignores all of these options.
     """
     active, vectored = advised.request_concurrency, "fs.s3a.vectored"
     yield Option("", "fs.s3a.input.stream.type", "classic", ())
@@ -61,12 +61,12 @@ def _s3a_ranges(advised: Transfer) -> Iterator[Option]:
     if advised.coalesced_gap_bytes is not None:
         gap = min(advised.coalesced_gap_bytes, INT_MAX)
         yield Option("", f"{vectored}.read.min.seek.size", gap, ("coalesced_gap_bytes",))
-        # What a seek forward reads through on the connection that is open.
+        # The gap up to which a forward seek reads on over its open connection.
         yield Option("", "fs.s3a.readahead.range", gap, ("coalesced_gap_bytes",))
 
 
 def _s3a_blocks(advised: Transfer) -> Iterator[Option]:
-    """Files from their beginning to their end: blocks that are fetched before they are asked for."""
+    """For whole files in sequence: blocks that are prefetched."""
     block, count = min(advised.request_size_bytes, INT_MAX), advised.request_concurrency
     yield Option("", "fs.s3a.input.stream.type", "prefetch", ())
     yield Option("", "fs.s3a.prefetch.block.size", block, ("range_size_bytes", "block_size_bytes"))
@@ -76,7 +76,7 @@ def _s3a_blocks(advised: Transfer) -> Iterator[Option]:
 def _flink(advised: Transfer) -> Iterator[Option]:
     yield Option("", "s3.upload.max.concurrent.uploads", advised.request_concurrency, ("thread_count",))
     yield from carried(advised, "", {"s3.upload.min.part.size": "request_size_bytes"})
-    # What is not Flink's own goes to s3a, behind fs.s3a in place of s3; and so do the streams of checkpoints.
+    # Flink passes all other s3.* options to s3a as fs.s3a.*; s3a also writes the streams of checkpoints.
     yield from _s3a_streams(advised, "s3")
 
 
@@ -86,7 +86,7 @@ def _flink_download(advised: Transfer) -> Iterator[Option]:
 
 
 def _in_spark(say: Callable[[Transfer], Iterator[Option]]) -> Callable[[Transfer], Iterator[Option]]:
-    """The same properties of s3a, by the names that Spark has for them."""
+    """The same s3a properties, under their names in Spark."""
     return lambda advised: (o._replace(name=f"spark.hadoop.{o.name}") for o in say(advised))
 
 
@@ -99,7 +99,7 @@ def _java_sdk(advised: Transfer) -> Iterator[Option]:
     yield Option(crt, "maxConcurrency", advised.thread_count, ("thread_count", "connection_pool_count"))
     yield from carried(advised, crt, {"minimumPartSizeInBytes": "request_size_bytes"})
     yield Option(crt, "thresholdInBytes", advised.multipart_threshold_bytes, ("multipart_threshold_bytes",))
-    # Without the CRT the buffer bounds what is read ahead of a stream, and no parts: of a file all were sent at a time.
+    # Without the CRT, the buffer limits the read-ahead of a stream but not the parts: all parts of a file went at once.
     active = advised.request_concurrency
     buffer_bytes = active * advised.request_size_bytes
     yield Option("ParallelConfiguration", "maxInFlightParts", active, ("thread_count",))
@@ -114,14 +114,14 @@ def _java_sdk_download(advised: Transfer) -> Iterator[Option]:
     yield Option(crt, "maxConcurrency", advised.thread_count, ("thread_count", "connection_pool_count"))
     yield from carried(advised, crt, {"minimumPartSizeInBytes": "request_size_bytes"})
     yield from carried(advised, crt, {"initialReadBufferSizeInBytes": "read_ahead_bytes"})
-    # Without the CRT, an object is read in the parts that it was uploaded in.
+    # Without the CRT, an object is read in the same parts in which it was uploaded.
     active = advised.request_concurrency
     yield Option("ParallelConfiguration", "maxInFlightParts", active, ("thread_count",))
     yield Option(http, "maxConcurrency", advised.connection_pool_count, ("connection_pool_count",))
 
 
 def _java(translation: Translation) -> list[str]:
-    """Calls of each builder; a long literal has an L."""
+    """Calls of each builder; long literals end in L."""
     written = []
     for group, options in translation.groups().items():
         calls = "".join(

@@ -1,6 +1,6 @@
 """Knows what the AWS SDK for JavaScript 3 can be told: lib-storage for uploads, sockets for both ways.
 
-From the sources of @aws-sdk/lib-storage 3.1175 and @smithy/node-http-handler 4.14, which keeps 50 sockets by itself.
+From the sources of @aws-sdk/lib-storage 3.1175 and @smithy/node-http-handler 4.14, which keeps 50 sockets by default.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from penstock.client.targets.advised import Transfer
     from penstock.client.targets.target import Translation
 
-_AGENTS = ("NodeHttpHandler.httpAgent", "NodeHttpHandler.httpsAgent")  # of a store without TLS, and with
+_AGENTS = ("NodeHttpHandler.httpAgent", "NodeHttpHandler.httpsAgent")  # without TLS, and with
 _OWN_READS = {
     "rangeSizeBytes": "request_size_bytes",
     "multipartThresholdBytes": "multipart_threshold_bytes",
@@ -30,13 +30,13 @@ _OWN_READS = {
 def _lib_storage(advised: Transfer) -> Iterator[Option]:
     yield Option("Upload", "queueSize", advised.request_concurrency, ("thread_count",))
     yield from carried(advised, "Upload", {"partSize": "request_size_bytes"})
-    # What asks whether it may send (from 2 MiB on) gets a connection of its own, outside of the agents, each time.
+    # A request with "Expect: 100-continue" (from 2 MiB on) opens a connection of its own each time, beside the agents'.
     yield Option("S3Client", "expectContinueHeader", value=False, fields=("connection_pool_count",))
     yield from _sockets(advised)
 
 
 def _node(advised: Transfer) -> Iterator[Option]:
-    """It reads one range a call, so that the loop over ranges is the application's."""
+    """The client reads one range per call, so the application itself loops over ranges."""
     yield from _sockets(advised)
     yield Option(APPLICATION, "rangeConcurrency", advised.request_concurrency, ("thread_count",))
     yield from carried(advised, APPLICATION, _OWN_READS)

@@ -1,7 +1,7 @@
-"""Knows where each program takes its options: among its arguments, from its environment, or from its configuration.
+"""Knows where each program takes its options: from its arguments, its environment, or its configuration.
 
-What the user said himself stays: an argument, or a variable of the environment. What stands in a configuration file
-gives way to the advice, for this one run.
+Arguments and environment variables that the user has set stay as they are. Settings in a configuration file give way to
+the advice, for this one run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _AWS_FILES = {"AWS_CONFIG_FILE": "~/.aws/config", "AWS_SHARED_CREDENTIALS_FILE":
 
 
 class Launch(NamedTuple):
-    """How to run a program: its whole command, what to add to its environment, and what to set for the AWS CLI."""
+    """How to run a program: the whole command, additions to the environment, and settings for the AWS CLI."""
 
     command: tuple[str, ...]
     environment: Mapping[str, str] = {}
@@ -33,23 +33,23 @@ class Launch(NamedTuple):
 
 
 class Program(NamedTuple):
-    """A program that can be run with advice; what it is told of downloads is the target's of that name."""
+    """A program that can be run with advice for its target; downloads use `download_target`."""
 
     target: str
-    # The place of the word that says that it transfers; None when none.
+    # The position of the word that makes the command a transfer; None if it is none.
     verb_at: Callable[[Sequence[str]], int | None]
     apply: Callable[[Sequence[str], int, Mapping[str, str], Translation], Launch]
-    marks: tuple[str, ...] = ("s3://",)  # what a name of something in S3 has in it
-    switches: frozenset[str] = frozenset()  # options without a value; of others the next word is theirs
-    unseen: frozenset[str] = frozenset()  # verbs that transfer what their command does not show
+    marks: tuple[str, ...] = ("s3://",)  # what a name in S3 contains
+    switches: frozenset[str] = frozenset()  # options without a value; others take the next word
+    unseen: frozenset[str] = frozenset()  # verbs whose transfers the command line does not show
 
     @property
     def download_target(self) -> str:
-        """What it is told when it reads."""
+        """The target for downloads."""
         return f"{self.target}-download"
 
     def is_unseen(self, command: Sequence[str]) -> bool:
-        """Whether its verb is one of these, behind options that may or may not have values; no file of that name is."""
+        """Whether the verb is one of `unseen`, after options that may take values; file names do not count."""
         before = ""
         for word in command[1:]:
             if word in self.unseen:
@@ -62,9 +62,9 @@ class Program(NamedTuple):
 
 
 def sink_of(program: Program, command: Sequence[str]) -> str | None:
-    """What a command that reads from S3 writes to, in the word of a demand; None when it does not say that it reads.
+    """The sink of a command that reads from S3, as a demand names it; None if it does not show that it reads.
 
-    It says so by a local name right behind the last one in S3, or by reading to its standard output.
+    It shows it by a local name directly after the last one in S3, or by reading to its standard output.
     """
     place = _destination_at(program, command)
     if place is None:
@@ -76,7 +76,7 @@ def sink_of(program: Program, command: Sequence[str]) -> str | None:
 
 
 def source_of(program: Program, command: Sequence[str], verb: int) -> str | None:
-    """The argument before the destination, which is what is uploaded if it is a local file; else None."""
+    """The argument before the destination, if it is a local name: the file that is uploaded; else None."""
     place = _destination_at(program, command)
     if place is None or place - 1 <= verb:
         return None
@@ -87,10 +87,10 @@ def source_of(program: Program, command: Sequence[str], verb: int) -> str | None
 def aws_configuration(
     command: Sequence[str], environment: Mapping[str, str], settings: Mapping[str, str]
 ) -> str:
-    """What the user's own AWS configuration says, with these settings in the profile in force.
+    """The user's own AWS configuration, with these settings in the active profile.
 
-    A profile that is nowhere is not made: the AWS CLI would take other credentials for it, and refuses it by itself.
-    Raises OSError, UnicodeError, configparser.Error.
+    An unknown profile is not created: the AWS CLI would then use other credentials, where it should refuse. Raises
+    OSError, UnicodeError, configparser.Error.
     """
     own, secrets = (
         Path(os.path.expandvars(environment.get(name) or usual)).expanduser()
@@ -98,7 +98,7 @@ def aws_configuration(
     )
     text, profile = own.read_text(encoding="utf-8") if own.exists() else "", aws_profile(command, environment)
     known = {"default", *map(_profile_of, _parsed(text).sections())}
-    if profile not in known and secrets.is_file():  # a pipe is read once, and that by the AWS CLI
+    if profile not in known and secrets.is_file():  # a pipe can be read only once, by the AWS CLI
         known.update(_parsed(secrets.read_text(encoding="utf-8")).sections())
     return with_aws_settings(text, profile, settings) if profile in known else text
 
@@ -110,15 +110,15 @@ def _parsed(text: str) -> configparser.RawConfigParser:
 
 
 def with_aws_settings(text: str, profile: str, settings: Mapping[str, str]) -> str:
-    """An AWS configuration with these settings in the s3 section of a profile, and everything else as it was.
+    """An AWS configuration with these settings in the s3 section of a profile, and everything else unchanged.
 
-    Raises configparser.Error when the text is not one.
+    Raises configparser.Error if the text is not a configuration.
     """
     found = _parsed(text)
     own = [section for section in found.sections() if _profile_of(section) == profile]
     section = "default" if profile == "default" else f"profile {shlex.quote(profile)}"
     if own:
-        section = own[-1]  # of two, botocore takes the last
+        section = own[-1]  # botocore uses the last one
     else:
         found.add_section(section)
     nested = dict(_nested(found.get(section, "s3", fallback="")))
@@ -130,7 +130,7 @@ def with_aws_settings(text: str, profile: str, settings: Mapping[str, str]) -> s
 
 
 def _profile_of(section: str) -> str | None:
-    """Whose section it is, as botocore reads its name, in which that of a profile may be quoted; None: no profile's."""
+    """The profile of a section by botocore's rules, which allow quotes in its name; None if it is no profile's."""
     try:
         words = ["profile", section] if section == "default" else shlex.split(section)
     except ValueError:
@@ -139,7 +139,7 @@ def _profile_of(section: str) -> str | None:
 
 
 def aws_profile(command: Sequence[str], environment: Mapping[str, str]) -> str:
-    """The profile in force: of the command line, else of the environment, else the default."""
+    """The active profile: from the command line, else from the environment, else the default."""
     for place, word in enumerate(command):
         if word == "--profile" and place + 1 < len(command):
             return command[place + 1]
@@ -149,7 +149,7 @@ def aws_profile(command: Sequence[str], environment: Mapping[str, str]) -> str:
 
 
 def _destination_at(program: Program, command: Sequence[str]) -> int | None:
-    """The place of the last argument that names something in S3; None when none does."""
+    """The position of the last argument that names something in S3; None if there is none."""
     for place in range(len(command) - 1, 0, -1):
         if not command[place].startswith("-") and _is_remote(program, command[place]):
             return place
@@ -157,12 +157,12 @@ def _destination_at(program: Program, command: Sequence[str]) -> int | None:
 
 
 def _is_remote(program: Program, word: str) -> bool:
-    """An endpoint is none: to rclone each name with a colon is a remote's."""
+    """Whether a word names something in S3; an endpoint's URL does not, though rclone's remotes contain a colon."""
     return any(mark in word for mark in program.marks) and not word.startswith(("http://", "https://"))
 
 
 def _arguments(program: Program, words: Sequence[str]) -> Iterator[str]:
-    """Those that are no options, nor values of options."""
+    """The words that are neither options nor values of options."""
     left = iter(words)
     for word in left:
         if not word.startswith("-") or word == "-":
@@ -187,7 +187,7 @@ def _is_given(command: Sequence[str], *names: str) -> bool:
 
 
 def _missing(options: Iterable[Option], command: Sequence[str], short: Mapping[str, str]) -> list[str]:
-    """The options that the user has not given himself, as words."""
+    """The options that the user has not given, as words."""
     return [
         word
         for option in options
@@ -227,7 +227,7 @@ def _aws(command: Sequence[str], _: int, __: Mapping[str, str], translation: Tra
 
 
 def _aws_verb_at(command: Sequence[str]) -> int | None:
-    places = range(2, len(command))  # a profile may be called s3, too
+    places = range(2, len(command))  # a profile may be named s3
     return next((at for at in places if command[at - 1] == "s3" and command[at] in _TRANSFERRING), None)
 
 
@@ -248,7 +248,7 @@ def _hadoop(command: Sequence[str], verb: int, _: Mapping[str, str], translation
 
 
 def _unstated(translation: Translation, command: Sequence[str]) -> list[str]:
-    """The properties that the user has not set himself, each with its value."""
+    """The properties that the user has not set, with their values."""
     return [
         f"{option.name}={option.value}"
         for option in translation.options
@@ -298,4 +298,4 @@ PROGRAMS: Mapping[str, Program] = {
     "hadoop": _HADOOP,
     "hdfs": _HADOOP,
 }
-"""By the name under which each is called."""
+"""By the name of the command."""

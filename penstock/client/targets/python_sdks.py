@@ -45,20 +45,20 @@ _OWN_READS = {
     "io_chunk_bytes": "io_chunk_bytes",
     "hedge_timeout_seconds": "hedge_timeout_seconds",
 }
-"""What an application that reads ranges by itself does itself."""
+"""Fields for applications that read ranges themselves."""
 
 
 def _boto3(advised: Transfer) -> Iterator[Option]:
     sizes = {"multipart_chunksize": "request_size_bytes", "io_chunksize": "io_chunk_bytes"}
     yield from carried(advised, "TransferConfig", sizes)
-    # Each transfer has threads of its own, so what is for all objects is shared out; a whole object needs one.
+    # Each transfer has threads of its own, so the advised threads are divided among objects, unless these move whole.
     threads = advised.thread_count if advised.is_whole else advised.request_concurrency
     yield Option("TransferConfig", "max_concurrency", threads, ("thread_count",))
     yield from carried(advised, "TransferConfig", {"multipart_threshold": "multipart_threshold_bytes"})
     if advised.rate_limit_bytes_per_second is not None:
         share = max(1, advised.rate_limit_bytes_per_second // advised.object_concurrency)
         yield Option("TransferConfig", "max_bandwidth", share, ("rate_limit_bytes_per_second",))
-    # The manager on the CRT, which "auto" may choose, ignores concurrency and bandwidth.
+    # "auto" may choose the manager on the CRT, which ignores concurrency and bandwidth.
     yield Option("TransferConfig", "preferred_transfer_client", "classic", ("thread_count",))
     yield Option("Config", "max_pool_connections", advised.connection_pool_count, ("connection_pool_count",))
     yield Option(APPLICATION, "object_concurrency", advised.object_concurrency, ("thread_count",))
@@ -87,7 +87,7 @@ def _awscrt(advised: Transfer) -> Iterator[Option]:
 def _awscrt_download(advised: Transfer) -> Iterator[Option]:
     gbps = round(CRT_GBPS_PER_CONNECTION * advised.thread_count, 1)
     yield Option("S3Client", "throughput_target_gbps", gbps, ("thread_count",))
-    # Exactly the connections that are wanted: the target alone never means fewer than ten.
+    # The exact number of connections; the target alone never gives fewer than ten.
     yield Option(
         "S3Client",
         "max_active_connections_override",
@@ -101,18 +101,18 @@ def _s3fs(advised: Transfer) -> Iterator[Option]:
     yield Option("S3FileSystem", "max_concurrency", advised.request_concurrency, ("thread_count",))
     yield from carried(advised, "S3FileSystem", {"default_block_size": "request_size_bytes"})
     yield _s3fs_pool(advised)
-    # What is put as a whole file takes 50 MiB and not the block size unless it is told with the call.
+    # A file that is put as a whole uses parts of 50 MiB, not the block size, unless the call states a size.
     yield from carried(advised, "put_file", {"chunksize": "request_size_bytes"})
     yield Option(APPLICATION, "object_concurrency", advised.object_concurrency, ("thread_count",))
 
 
 def _s3fs_download(advised: Transfer) -> Iterator[Option]:
     yield Option("S3FileSystem", "max_concurrency", advised.request_concurrency, ("thread_count",))
-    # What reads here and there wants no block around each of its ranges.
+    # A random reader wants no block around each of its ranges.
     yield Option("S3FileSystem", "default_cache_type", "none" if advised.is_random else "readahead", ())
     yield from carried(advised, "S3FileSystem", {"default_block_size": "block_size_bytes"})
     yield _s3fs_pool(advised)
-    # What is got as a whole file would be cut into blocks.
+    # A file that is got as a whole would be cut into blocks.
     yield from carried(advised, "get_file", {"chunksize": "request_size_bytes"})
     yield from _fsspec_ranges(advised)
     yield Option(APPLICATION, "object_concurrency", advised.object_concurrency, ("thread_count",))
@@ -131,7 +131,7 @@ def _fsspec(advised: Transfer) -> Iterator[Option]:
 
 
 def _fsspec_ranges(advised: Transfer) -> Iterator[Option]:
-    # Of fsspec.utils, before cat_ranges, whose own argument of that name is refused.
+    # Call fsspec.utils.merge_offset_ranges before cat_ranges, which refuses its own argument max_gap.
     yield from carried(advised, "merge_offset_ranges", {"max_gap": "coalesced_gap_bytes"})
     yield Option("cat_ranges", "batch_size", advised.thread_count, ("thread_count",))
 

@@ -47,7 +47,7 @@ _OWN_LOOP = {
 
 
 def _pollers(config: str) -> Callable[[Delivery], Iterator[Option]]:
-    """Loops that the application writes: the calls' arguments, and numbers for the loops themselves."""
+    """Loops that the application writes itself: arguments of the calls, and numbers for the loops."""
 
     def say(advised: Delivery) -> Iterator[Option]:
         yield from carried(advised, config, {"max_pool_connections": "connection_pool_count"})
@@ -60,7 +60,7 @@ def _pollers(config: str) -> Callable[[Delivery], Iterator[Option]]:
 
 
 def _celery(advised: Delivery) -> Iterator[Option]:
-    # A worker holds concurrency x multiplier messages that it has not acknowledged; kombu asks for so many, at most 10.
+    # A worker holds concurrency x multiplier unacknowledged messages; kombu requests as many, at most 10 at a time.
     workers = min(advised.receiver_thread_count, advised.in_flight_message_count)
     yield Option("", "worker_concurrency", workers, ("receiver_thread_count",))
     yield Option(
@@ -73,7 +73,7 @@ def _celery(advised: Delivery) -> Iterator[Option]:
     yield from carried(advised, transport, {"visibility_timeout": "visibility_timeout_seconds"})
     yield from carried(advised, transport, {"wait_time_seconds": "wait_time_seconds"})
     if advised.wait_time_seconds:
-        yield Option(transport, "polling_interval", 0, ("wait_time_seconds",))  # a long poll waits by itself
+        yield Option(transport, "polling_interval", 0, ("wait_time_seconds",))  # the long poll itself waits
     yield Option(
         transport,
         "client-config",
@@ -105,7 +105,7 @@ def spring_variable(name: str) -> str:
 
 
 def _sqs_consumer(advised: Delivery) -> Iterator[Option]:
-    # One consumer holds one batch at a time, so their number bounds what is received and not yet deleted.
+    # A consumer holds one batch at a time, so the number of consumers bounds what is received and not yet deleted.
     batch = advised.batch_message_count
     count = max(1, min(advised.receiver_thread_count, advised.in_flight_message_count // batch))
     yield Option(
@@ -121,7 +121,7 @@ def _javascript(translation: Translation) -> list[str]:
     groups = translation.groups()
     own = [f"const {name} = {value};" for name, value in groups[APPLICATION].items()]
     options = ", ".join(f"{name}: {value}" for name, value in groups["Consumer.create"].items())
-    # handleMessage has each message deleted by a request of its own, and a batch of them at a time.
+    # With handleMessage instead, each message is deleted by a request of its own, a batch of them at a time.
     create = "each of them: Consumer.create({ queueUrl, handleMessageBatch, ...options })"
     return [*own, f"const options = {{ {options} }};  // {create}"]
 

@@ -1,10 +1,10 @@
-"""Knows the rules of stores that speak S3 and are not AWS, where they differ, and what clients have to be told for it.
+"""Knows where stores that speak S3 but are not AWS differ from it, and what their clients have to be told.
 
-What they all accept, penstock keeps to by itself, whatever store it is: parts of 5 MiB or more, at most 10,000 of them,
-all equal but the last where it is known how large the object becomes; probes without checksums, unfinished uploads
-sought by their own key, and deletion one by one where a batch is refused. What is left are the checksums that SDKs of
-AWS add by themselves since 2025, and the parts of streams. The daemon's configuration states the store, or its endpoint
-tells; advice carries its name to whoever asks.
+Penstock itself does only what all of them accept: parts of 5 MiB or more, at most 10,000 of them, all equal except the
+last if the object's size is known; probes without checksums, unfinished uploads looked up by their own key, and
+deletion one by one if a batch is refused. What remains are the checksums that AWS SDKs add on their own since 2025, and
+the parts of streams. The store is stated in the daemon's configuration or follows from its endpoint; advice carries its
+name to the client.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ docs.aws.amazon.com/sdkref/latest/guide/feature-dataintegrity.html.
 
 
 class Store(NamedTuple):
-    """What one store is known by, and whether its clients have to be told to leave something out."""
+    """How a store is recognised, and what its clients have to leave out."""
 
     name: str
     title: str
-    hosts: tuple[str, ...] = ()  # what its endpoints end with, where it is a service
-    has_checksums: bool = False  # those that SDKs of AWS add by themselves
-    has_equal_parts: bool = False  # all of an upload but the last have to be as large
+    hosts: tuple[str, ...] = ()  # how its endpoints end, if it is a service
+    has_checksums: bool = False  # accepts those that AWS SDKs add on their own
+    has_equal_parts: bool = False  # accepts only equal parts in an upload, except for the last
 
 
 # As of August 2026. What else differs between them is in docs/clients.md; the sources of both:
@@ -65,7 +65,7 @@ STORES_BY_NAME: Mapping[str, Store] = {store.name: store for store in STORES}
 
 
 def store_at(endpoint_url: str | None) -> Store | None:
-    """The store that has this endpoint; None for AWS, and for whatever runs on a host of one's own."""
+    """The store with this endpoint; None for AWS and for self-hosted servers."""
     try:
         host = urlsplit(endpoint_url or "").hostname or ""
     except ValueError:
@@ -79,7 +79,10 @@ def store_for(
     environment: Mapping[str, str],
     command: tuple[str, ...] = (),
 ) -> Store | None:
-    """What is stated; else what the client's endpoint tells; else the daemon's, unless the client goes to AWS."""
+    """The stated store; else the one of the client's endpoint; else the daemon's, unless the client's endpoint is AWS.
+
+    Raises KeyError for a stated name that is unknown.
+    """
     if stated:
         return STORES_BY_NAME[stated]
     endpoint = endpoint_of(environment, command)
@@ -87,7 +90,7 @@ def store_for(
 
 
 def endpoint_of(environment: Mapping[str, str], command: tuple[str, ...] = ()) -> str | None:
-    """What a command, or else its environment, names as its endpoint."""
+    """The endpoint that a command names, or else its environment; None if neither does."""
     for place, word in enumerate(command):
         name, joint, value = word.partition("=")
         if name in {"--endpoint-url", "--s3-endpoint"}:
@@ -96,11 +99,11 @@ def endpoint_of(environment: Mapping[str, str], command: tuple[str, ...] = ()) -
 
 
 def store_of(document: Mapping[str, Any]) -> Store | None:
-    """The store that an answer of the daemon names."""
+    """The store that an answer of the daemon names, if any."""
     name = document.get("store")
     return STORES_BY_NAME.get(name) if isinstance(name, str) else None
 
 
 def variables_for(store: Store | None) -> Mapping[str, str]:
-    """What the environment of a client needs for its uploads and downloads not to be refused."""
+    """Environment variables without which the store would refuse a client's uploads and downloads."""
     return {} if store is None or store.has_checksums else _WITHOUT_CHECKSUMS

@@ -1,4 +1,4 @@
-"""Knows every client that advice can be put into words for: the table, by name."""
+"""Knows every client that advice can be translated for: the table, by name."""
 
 from __future__ import annotations
 

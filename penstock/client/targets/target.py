@@ -1,7 +1,7 @@
-"""Knows what every target has: options in its own words, what it cannot be told, and how both are written down.
+"""Knows what every target has: its options, the reasons for what it cannot be told, and how both are written down.
 
-A `Target` is a row of the table in `table.py`. Its `say` is a pure function from what is advised to the options that
-carry it; its writers turn the options into lines that can be piped, evaluated or pasted.
+A `Target` is a row of the table in `table.py`. Its `say` is a pure function from the advice to the options that carry
+it; its writers turn the options into lines that can be piped, evaluated or pasted.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     Writer = Callable[["Translation"], list[str]]
 
 APPLICATION = "application"
-"""The group of what no option of a library carries, because the application's own code is where it happens."""
+"""The group of values that no option of a library carries, because the application's own code must apply them."""
 
 
 class Option(NamedTuple):
-    """One option as its client spells it, and the fields of the advice that it carries."""
+    """One option under its client's name, and the fields of the advice that it carries."""
 
-    group: str  # what it is an option of; "" where there is only one such thing
+    group: str  # what it is an option of; "" if there is only one such thing
     name: str
-    value: Any  # text, a number, or for a nested option a document
+    value: Any  # text, a number, or a document for a nested option
     fields: tuple[str, ...]
 
 
 def carried(advised: Any, group: str, fields: Mapping[str, str]) -> Iterator[Option]:
-    """Options by their names, each for the field that it carries as it is; none for what is not advised."""
+    """Options by name, each with the unchanged value of one field; none for fields that are not advised."""
     for name, field in fields.items():
         value = getattr(advised, field)
         if value is not None:
@@ -50,7 +50,7 @@ OWN_CHUNKS: Mapping[str, str] = {"io_chunk_bytes": "it reads the network in piec
 
 
 class Translation(NamedTuple):
-    """One piece of advice in the words of one client; `inexpressible` has a reason for each field that is missing."""
+    """Advice as options of one client; `inexpressible` has the reason for each advised field that no option carries."""
 
     options: tuple[Option, ...]
     inexpressible: Mapping[str, str]
@@ -63,19 +63,19 @@ class Translation(NamedTuple):
         return found
 
     def named(self) -> dict[str, Any]:
-        """The options as a document: those of no group beside the groups."""
+        """The options as a document: those without a group at the top level, beside the groups."""
         groups = self.groups()
         return {**groups.pop("", {}), **groups}
 
 
 class Target(NamedTuple):
-    """One kind of client. The first of its writers is its usual form; `comment` begins a remark in its files."""
+    """One kind of client. The first of its writers is the usual one; `comment` starts a comment in its files."""
 
     name: str
     operation: str  # a name of penstock.client.operations
     purpose: str  # one line for the list
-    say: Callable[[Any], Iterable[Option]]  # Any: what the operation advises, of `advised`
-    reasons: Mapping[str, str]  # for each field that it may be unable to express
+    say: Callable[[Any], Iterable[Option]]  # Any: a Transfer or a Delivery, by the operation
+    reasons: Mapping[str, str]  # for each field that it cannot, or not always, express
     writers: Mapping[str, Writer]
     comment: str = "#"
 
@@ -91,9 +91,9 @@ def both_ways(
     download_writers: Mapping[str, Writer] | None = None,
     comment: str = "#",
 ) -> tuple[Target, Target]:
-    """The two rows of a client: purpose and words of each way; `download_reasons` and `_writers` where they differ.
+    """The two rows of a client, with purpose and `say` of each way; `download_...` overrides where they differ.
 
-    Nobody hedges and nobody is told how to read the network, unless a reason says more.
+    Unless `reasons` says otherwise, a client does not hedge and cannot be told how to read from the network.
     """
     up, down = {"hedge_timeout_seconds": NO_HEDGE, **reasons}, {**OWN_CHUNKS, **(download_reasons or {})}
     reading = f"{name}-download"
@@ -106,7 +106,7 @@ def both_ways(
 def translate(
     target: Target, document: Mapping[str, Any], *, object_size_bytes: int | str | None = None
 ) -> Translation:
-    """An answer of the socket in the words of a target. Raises KeyError when the answer lacks a setting."""
+    """An answer of the socket as options of a target. Raises KeyError if the answer lacks a setting."""
     advised = READERS[target.operation](document, object_size_bytes)
     options = tuple(target.say(advised))
     told = {field for option in options for field in option.fields}
@@ -136,7 +136,7 @@ def lines(line_of: Callable[[Option], str]) -> Writer:
 
 
 def python_calls(translation: Translation) -> list[str]:
-    """A writer of Python: each group is a call, and what is the application's own are variables."""
+    """A writer of Python code: each group is a call; values for the application's own code are variables."""
     written = []
     for group, options in translation.groups().items():
         if group in {"", APPLICATION}:

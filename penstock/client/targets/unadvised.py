@@ -1,9 +1,9 @@
-"""Knows what known clients do by themselves: the threads and the request size of one that nobody has told anything.
+"""Knows what known clients do by default: thread count and request size without advice.
 
 From the documentation of each, as of November 2026: boto3 1.43 (TransferConfig), AWS CLI 2 (max_concurrent_requests,
 multipart_chunksize), s5cmd 2.3 (--concurrency, --part-size, --numworkers), rclone 1.71 (s3-upload-concurrency,
-s3-chunk-size, s3-upload-cutoff, multi-thread-streams, multi-thread-cutoff, transfers), feature/s3/manager of the
-AWS SDK for Go 2, and lib-storage of the AWS SDK for JavaScript 3.
+s3-chunk-size, s3-upload-cutoff, multi-thread-streams, multi-thread-cutoff, transfers), feature/s3/manager of the AWS
+SDK for Go 2, and lib-storage of the AWS SDK for JavaScript 3.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MiB = 1 << 20
 
 
 class Unadvised(NamedTuple):
-    """Requests of one object at a time, and their size; objects at a time where they go whole."""
+    """Requests of one object at a time, their size, from which object size on, and objects at a time that go whole."""
 
     thread_count: int
     request_size_bytes: int
@@ -52,7 +52,7 @@ _SIZE_KNOBS = {S3_UPLOAD: "part_size_bytes", S3_DOWNLOAD: "range_size_bytes"}
 
 
 def unadvised_settings(operation: str, payload_size_bytes: int) -> dict[str, dict[str, float]]:
-    """By client: the values of the operation's own knobs for a payload of this size; boto3 first."""
+    """By client, boto3 first: the values of the operation's knobs for a payload of this size."""
     if operation not in _CLIENTS:
         known = SDK_DEFAULTS.get(operation)
         return {"boto3": dict(known["setting"])} if known else {}

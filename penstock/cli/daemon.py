@@ -1,4 +1,4 @@
-"""Knows how a command asks the daemon, and which exit code each refusal is."""
+"""Knows how a command asks the daemon, and which exit code each refusal has."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ socket_option = click.option(
     help=f"The daemon's socket [default: $PENSTOCK_SOCKET, else {connection.SOCKET_PATH}].",
 )
 
-_RETURN_SECONDS_MAX = 300.0  # of a daemon that is started again, or gives way to a newer one
-_RETURN_PAUSE_SECONDS = 1.0  # before each look for it
+_RETURN_SECONDS_MAX = 300.0  # how long to wait for a daemon that restarts or is upgraded
+_RETURN_PAUSE_SECONDS = 1.0  # between attempts
 
 _TROUBLES: Mapping[int, type[TroubleError]] = {400: WrongUsageError, 503: NotReadyError}
 
 
 def socket_of(socket_path: str, configured: Path) -> str:
-    """What --socket or the environment names, else the socket of a configuration that the command was given."""
+    """The socket from --socket or the environment, else from the configuration that the command was given."""
     source = click.get_current_context().get_parameter_source("socket_path")
     return str(configured) if source is ParameterSource.DEFAULT else socket_path
 
@@ -51,7 +51,7 @@ def call(
     document: Mapping[str, Any] | None = None,
     timeout_seconds: float = 10.0,
 ) -> dict[str, Any]:
-    """The document that the daemon answers with. Raises TroubleError with the daemon's own sentence."""
+    """The document that the daemon answers. Raises TroubleError with the daemon's own sentence."""
     body = None if document is None else json.dumps(document).encode()
     if method == "POST" and body is None:
         body = b""
@@ -72,9 +72,9 @@ def call(
 def advice_in_force(
     socket_path: str, parameters: Mapping[str, str], *, timeout_seconds: float = 10.0
 ) -> dict[str, Any]:
-    """The advice for this question that may be used now, as applications decide it.
+    """The advice for this question, if it may be used now by the applications' own rule.
 
-    Raises TroubleError, NotReadyError for what has expired.
+    Raises TroubleError, and NotReadyError if the advice has expired.
     """
     document = call(
         socket_path, "GET", "/v1/recommendation", parameters=parameters, timeout_seconds=timeout_seconds
@@ -89,7 +89,7 @@ def advice_in_force(
 
 
 def why_expired(document: Mapping[str, Any]) -> str | None:
-    """Why the advice that is shown is no longer used; None while it is."""
+    """Why the displayed advice may no longer be used; None while it may."""
     try:
         in_force(document, document.get("operation", ""))
     except StaleAdviceError as trouble:
@@ -100,9 +100,9 @@ def why_expired(document: Mapping[str, Any]) -> str | None:
 
 
 def states(socket_path: str) -> Iterator[dict[str, Any]]:
-    """The state of all advice now, and again after each change, also by the daemon that follows one that has ended.
+    """The state of all advice now and after each change, also across restarts of the daemon.
 
-    Raises NoDaemonError where none answers: at first, or for five minutes.
+    Raises NoDaemonError if none answers at first, or for five minutes later.
     """
     is_followed, until_seconds = False, 0.0
     while True:
@@ -124,7 +124,7 @@ def states(socket_path: str) -> Iterator[dict[str, Any]]:
 
 
 class _Answered(dict[str, Any]):
-    """What a daemon told. It may be older than this command, until somebody restarts it after an upgrade."""
+    """A daemon's answer. The daemon may be older than this command, until it is restarted after an upgrade."""
 
     def __missing__(self, name: str) -> Any:
         raise TroubleError(

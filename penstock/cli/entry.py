@@ -1,4 +1,4 @@
-"""Knows how `penstock` and `penstockd` begin: as such, or with what to install where only the client is there."""
+"""Knows how `penstock` and `penstockd` start, or what to install where only the client is present."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import sys
 from importlib.util import find_spec
 
 _TIDY = frozenset({"demo", "lab", "measure", "tune"})
-"""The commands that clean up, however they are asked to end. The others hold nothing, and any signal may end them."""
+"""Commands that clean up, however they are ended. The others hold nothing, so any signal may simply end them."""
 _NEEDED = ("aiobotocore", "click", "msgspec", "numpy", "uvloop")
-"""Each alone may be an application's own."""
+"""All of them: an application may have any single one for itself."""
 
 
 def main() -> None:
@@ -23,14 +23,14 @@ def main() -> None:
         from penstock.cli.main import main as run
 
         run()
-    except KeyboardInterrupt:  # while the commands are imported; once they run they see to it themselves
+    except KeyboardInterrupt:  # during the imports; running commands handle it themselves
         sys.exit(130)  # as `penstock.cli.trouble` says, which may not be imported yet
 
 
 def daemon() -> int:
     """The entry point of the `penstockd` script."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # as SIGTERM: while it imports it holds nothing
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # like SIGTERM: imports leave nothing to clean up
     _refuse_for_the_client_alone("penstockd")
     from penstock.daemon.main import main as run
 
@@ -38,7 +38,7 @@ def daemon() -> int:
 
 
 def _refuse_for_the_client_alone(command: str) -> None:
-    """In one sentence, whatever of the rest an application brought along; older Pythons cannot read the rest."""
+    """End with one sentence if other packages are missing, or if Python is too old to read the other modules."""
     if sys.version_info < (3, 11) or None in map(find_spec, _NEEDED):
         sys.exit(
             f"{command}: only what applications import is installed here; the daemon and the commands come with "

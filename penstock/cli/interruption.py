@@ -1,6 +1,6 @@
-"""Knows how a command is asked to end: by Ctrl-C, by a signal of whoever runs it, or by a terminal that is closed.
+"""Knows how a command is asked to end: by Ctrl-C, by a signal, or by closing its terminal.
 
-It is imported before all else and imports little itself, so that the time in which nobody listens is short.
+It is imported before everything else and imports little itself, so that it takes effect early.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 
 def end_at_once() -> None:
-    """From here on whatever asks the command to end does so, wherever it has come; for as long as it holds nothing.
+    """From now on such a request ends the process at once; for as long as it holds nothing to clean up.
 
-    A KeyboardInterrupt may be lost in an import, or become another exception: it falls into what is called back.
+    A KeyboardInterrupt could get lost or turn into another exception when it arrives in a callback during an import.
     """
     _handle(_leave, _leave)
 
 
 def end_tidily() -> None:
-    """From here on the same is a KeyboardInterrupt: the imports are done, and there will be what to remove."""
+    """From now on such a request raises KeyboardInterrupt: imports are done, and there will be things to remove."""
     _handle(signal.default_int_handler, _interrupt)
 
 
 def _handle(ctrl_c: Handler, others: Handler) -> None:
     for number, handler in ((signal.SIGINT, ctrl_c), (signal.SIGTERM, others), (signal.SIGHUP, others)):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as below nohup
+        if signal.getsignal(number) is not signal.SIG_IGN:  # ignored under nohup
             signal.signal(number, handler)
 
 
@@ -41,6 +41,6 @@ def _leave(_signal_number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def _interrupt(signal_number: int, _frame: FrameType | None) -> NoReturn:
-    if signal_number == signal.SIGHUP:  # the shell and the kernel may both send it: one is enough
+    if signal_number == signal.SIGHUP:  # the shell and the kernel may both send it; one is enough
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     raise KeyboardInterrupt

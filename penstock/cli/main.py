@@ -1,4 +1,4 @@
-"""Knows the commands of `penstock` by name; each is imported only when it is called, so that help comes at once."""
+"""Knows the commands of `penstock` by name; imports each only when it is called, so that help comes at once."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
         "Write what was measured where a fleet's report reads it.",
     ),
 }
-_SENTENCE_CHARACTERS_MAX = 300  # shown whole, over lines; what is not stated click cuts to one
+_SENTENCE_CHARACTERS_MAX = 300  # a sentence may wrap; without a limit click cuts it to one line
 
 
 class _LazyGroup(click.Group):
@@ -75,14 +75,14 @@ class _LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command, or the one that may have been meant."""
+        """The command; for an unknown name, an error that suggests the nearest."""
         near = get_close_matches(args[0], _COMMANDS, n=2)
         if args[0] not in _COMMANDS and near and not ctx.resilient_parsing:
             ctx.fail(f"No such command {args[0]!r}. Did you mean {' or '.join(near)}?")
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """From the table, so that no command is imported for its name."""
+        """Completions from the table, so that no command is imported for its name."""
         found = [
             CompletionItem(name, help=short_help)
             for name, (_, _, short_help) in _COMMANDS.items()
@@ -100,7 +100,7 @@ class _LazyGroup(click.Group):
 
 
 def _first_examples() -> str:
-    """With a question about each operation, from the table, which other commands do without."""
+    """Examples with a question about each operation; the operations are imported only here."""
     from penstock.operations.table import OPERATIONS
 
     lines = {
@@ -144,7 +144,7 @@ def run(arguments: list[str]) -> int:
             code = cli.main(arguments, prog_name="penstock", standalone_mode=False)
     except click.ClickException as trouble:
         return _ended_by(trouble)
-    except PermissionError as denied:  # of a file that was named, or of what is where it always is
+    except PermissionError as denied:  # of a named file, or of one at its usual place
         return _ended_by(
             TroubleError(
                 f"{denied.filename or 'what this needs'}: {denied.strerror}; ask as a user who may, such as with sudo"
@@ -152,12 +152,12 @@ def run(arguments: list[str]) -> int:
         )
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
-    except BrokenPipeError:  # whoever read the output has enough
+    except BrokenPipeError:  # the reader of the output has left
         return TroubleError.exit_code
     return code if isinstance(code, int) else 0
 
 
 def _ended_by(trouble: click.ClickException) -> int:
-    with contextlib.suppress(OSError):  # standard error may be lost, too
+    with contextlib.suppress(OSError):  # standard error may be closed, too
         trouble.show()
     return trouble.exit_code

@@ -1,7 +1,7 @@
-"""Knows how the help of the commands becomes manual pages, and what shells need to complete them.
+"""Knows how the commands' help becomes manual pages, and what shells need to complete the commands.
 
-penstock.1, penstock-query.1, ...   one page for each command; those of a group are in its page
-penstockd.8                         the daemon
+penstock.1, penstock-query.1, ...   one page for each command; a group's page has its commands penstockd.8
+the daemon
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from click.shell_completion import ShellComplete, get_completion_class
 from penstock.cli.main import cli
 
 _DAEMON_PAGE_CHARACTERS = 78
-_HELP_CHARACTERS_MAX = 200  # of the line that names a command
-_KEPT_LINES = "\b"  # click's mark of a paragraph that is not to be filled
+_HELP_CHARACTERS_MAX = 200  # of a command's one-line summary
+_KEPT_LINES = "\b"  # click's mark for a paragraph that keeps its lines
 _COMPLETE_VARIABLE = "_PENSTOCK_COMPLETE"
 _COMPLETION_PLACES: Mapping[str, str] = {
     "bash": "share/bash-completion/completions/penstock",
@@ -30,7 +30,7 @@ Lines: TypeAlias = Iterator[str]
 
 
 def pages() -> dict[str, str]:
-    """Every page by the name of its file."""
+    """Every page by its file name."""
     root = click.Context(cli, info_name="penstock", **cli.context_settings)
     found = {"penstock.1": _page(root), "penstockd.8": _daemon_page()}
     for name, command in _commands(root):
@@ -40,12 +40,12 @@ def pages() -> dict[str, str]:
 
 
 def completions() -> dict[str, str]:
-    """What each shell reads, by its place below a prefix."""
+    """Each shell's completion script, by its path below a prefix."""
     found = {}
     for shell, place in _COMPLETION_PLACES.items():
         kind = get_completion_class(shell)
         assert kind is not None
-        # Not its own `source`: that of bash starts bash to see how old it is.
+        # Not the class's own `source`: bash's would start bash to check its version.
         found[place] = ShellComplete.source(kind(cli, {}, "penstock", _COMPLETE_VARIABLE))
     return found
 
@@ -69,7 +69,7 @@ def _heading(title: str, section: str, summary: str) -> Lines:
 
 
 def _body(context: click.Context, heading: str) -> Lines:
-    """Synopsis, description, options and examples, as --help has them."""
+    """Synopsis, description, options and examples, as in --help."""
     command = context.command
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
     yield from (f"{heading} SYNOPSIS", _escaped(usage))
@@ -113,7 +113,7 @@ def _item(term: str, meaning: str) -> Lines:
 
 
 def _daemon_page() -> str:
-    """As its parser prints it, line by line; not as wide as a terminal, nor in its colours."""
+    """The daemon's page, with the parser's help line by line; in a fixed width and without colours."""
     from penstock.daemon.main import parser
 
     daemon = parser()
@@ -127,6 +127,6 @@ def _daemon_page() -> str:
 
 
 def _escaped(text: str) -> str:
-    """As roff reads it: no escapes, no requests, and hyphens that can be pasted."""
+    """Escaped for roff: no escapes, no requests, and hyphens that can be copied."""
     plain = text.replace("\\", "\\e").replace("-", "\\-")
     return f"\\&{plain}" if plain.startswith((".", "'")) else plain

@@ -21,8 +21,8 @@ import click
 from penstock.units import has_unit, label, quantity
 
 NARROW = 80
-"""Columns of the narrowest terminal that tables are made for."""
-_NARROWEST = 20  # columns; sentences fill no fewer
+"""Columns of the narrowest terminal that tables are designed for."""
+_NARROWEST = 20  # columns; sentences are never wrapped to fewer
 
 Command: TypeAlias = Callable[..., None]
 
@@ -30,7 +30,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 
 
 def options(*given: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Several options as one decorator; help shows them in this order."""
+    """Several options as one decorator; help lists them in this order."""
     return lambda command: reduce(lambda inner, option: option(inner), reversed(given), command)
 
 
@@ -41,7 +41,7 @@ def print_json(document: Mapping[str, Any]) -> None:
 
 
 def print_detail(document: Mapping[str, Any], *, as_json: bool) -> None:
-    """An answer of the daemon that is one sentence to people."""
+    """Print an answer of the daemon; for people it is one sentence."""
     if as_json:
         print_json(document)
     else:
@@ -51,7 +51,7 @@ def print_detail(document: Mapping[str, Any], *, as_json: bool) -> None:
 def print_table(
     headings: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "", width: int | None = None
 ) -> None:
-    """Aligned columns, on a terminal within its width, elsewhere within `width` if there is one; nothing is cut off."""
+    """Print aligned columns, within the terminal's width or `width`; cells wrap, and nothing is cut off."""
     room = shutil.get_terminal_size().columns if sys.stdout.isatty() else width
     lines = [list(row) for row in rows]
     if any(headings):
@@ -69,7 +69,7 @@ def print_table(
 
 
 def print_mapping(document: Mapping[str, Any], *, width: int | None = None) -> None:
-    """A document whose names carry their units: plain values first, then its sections and lists, each a table."""
+    """Print a document whose names carry their units: plain values first, then its sections and lists as tables."""
     for index, (inner_title, headings, rows) in enumerate(_tables(document, "")):
         if index:
             click.echo()
@@ -77,7 +77,7 @@ def print_mapping(document: Mapping[str, Any], *, width: int | None = None) -> N
 
 
 def filled(sentence: str, indent: int = 2) -> str:
-    """A sentence in lines that fit anywhere, also on a narrower terminal; what follows the first is set in."""
+    """A sentence wrapped to the terminal, to at most 80 columns, with later lines indented."""
     room = shutil.get_terminal_size().columns if sys.stdout.isatty() else NARROW
     width = min(max(room, _NARROWEST), NARROW)
     return textwrap.fill(
@@ -86,7 +86,7 @@ def filled(sentence: str, indent: int = 2) -> str:
 
 
 def text(name: str, value: Any) -> str:
-    """A value as its name says: bytes, seconds, a rate, a fraction, money, a date, a count."""
+    """A value formatted by its name: bytes, seconds, a rate, a fraction, money, a date, a count."""
     if value is None:
         return "-"
     if isinstance(value, bool) or name.startswith("is_"):
@@ -97,19 +97,19 @@ def text(name: str, value: Any) -> str:
 
 
 def limit_text(name: str, value: Any) -> str:
-    """The same of a setting, where a window or a rate limit of 0 is none."""
+    """The same for a setting, where a window or a rate limit of 0 means none."""
     is_limit = "_limit_" in name or "_window_" in name
     return "none" if is_limit and value == 0 else text(name, value)
 
 
 def estimate_rows(estimates: Mapping[str, Mapping[str, float]]) -> list[tuple[str, ...]]:
-    """Name, lower end, expected value and upper end of each."""
+    """Rows of name, lower end, expected value and upper end."""
     ends = ("low", "expected", "high")
     return [(label(name), *(text(name, one[end]) for end in ends)) for name, one in estimates.items()]
 
 
 def any_of(words: Sequence[str]) -> str:
-    """A choice as it is written: "a, b or c"."""
+    """Alternatives in words: "a, b or c"."""
     return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
@@ -131,7 +131,7 @@ def _tables(document: Mapping[str, Any], title: str) -> Iterator[_Table]:
 
 
 def _table(title: str, rows: Sequence[Mapping[str, Any]]) -> _Table:
-    """One line for each row. A column without a unit of its own takes that of the name in the first column."""
+    """A line for each row. A column whose name has no unit uses the unit of the row's first name."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     return title, [label(name) for name in names], [[_cell(name, row) for name in names] for row in rows]
 
@@ -143,7 +143,7 @@ def _cell(name: str, row: Mapping[str, Any]) -> str:
 
 
 def _flat(item: Mapping[str, Any]) -> dict[str, Any]:
-    """The item with the values of its sections among its own."""
+    """The item, with its sections' values on the top level."""
     flat: dict[str, Any] = {}
     for name, value in item.items():
         flat.update(value if isinstance(value, Mapping) else {name: value})
@@ -154,7 +154,7 @@ _COLUMN_WIDTH_MIN = 4
 
 
 def _within(widths: Sequence[int], width: int) -> list[int]:
-    """Narrower columns, the widest first, until all of them and two spaces between them fit."""
+    """Narrower columns, the widest first, until all fit with two spaces between them."""
     narrowed, room = list(widths), width - 2 * (len(widths) - 1)
     while sum(narrowed) > room and max(narrowed) > _COLUMN_WIDTH_MIN:
         narrowed[narrowed.index(max(narrowed))] -= 1
@@ -162,7 +162,7 @@ def _within(widths: Sequence[int], width: int) -> list[int]:
 
 
 def _broken(cell: str, width: int) -> list[str]:
-    """The lines of a cell, between words where that is possible, else behind a hyphen."""
+    """The lines of a cell, broken between words if possible, else after a hyphen."""
     is_narrow = any(len(word) > width for word in cell.split())
     return [cell] if len(cell) <= width else textwrap.wrap(cell, width, break_on_hyphens=is_narrow)
 
@@ -172,7 +172,7 @@ def _is_nested(value: Any) -> bool:
 
 
 def _is_table(value: Any) -> bool:
-    """Whether it is a mapping of alike mappings: a table by name."""
+    """Whether it is a mapping whose values are mappings with the same keys, so that it can be shown as one table."""
     if not isinstance(value, Mapping) or not value:
         return False
     rows = list(value.values())

@@ -1,4 +1,4 @@
-"""Knows how values are given on the command line: numbers with their units, and names by the nearest that is known."""
+"""Knows how values are given on the command line: numbers with units, and names with a hint when mistyped."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Quantity(click.ParamType[float]):
 
 
 class Name(click.Choice[str]):
-    """One of many names; who mistypes it is told the nearest, and not all of them."""
+    """One of many names; the error for a mistyped one suggests the nearest, instead of listing all."""
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The name itself; a usage error says which may have been meant."""
+        """The name itself; a usage error suggests what may have been meant."""
         near = get_close_matches(str(value), self.choices, n=2)
         if near and value not in self.choices:
             self.fail(f"{value!r} is not known. Did you mean {' or '.join(near)}?", param, ctx)
@@ -41,7 +41,7 @@ class Name(click.Choice[str]):
 
 
 def read_age(text: str) -> float:
-    """How long ago: a bare number would be seconds, where days are meant as a rule. Raises UnitError."""
+    """Seconds of an age; refuses a bare number, which would be seconds, not the usual days. Raises UnitError."""
     if text.strip().replace(".", "", 1).isdigit() and float(text):
         raise UnitError(
             f"{text.strip()[:64]!r} has no unit: say {text.strip()[:64]}d for days, or use s, m, h"

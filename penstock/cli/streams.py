@@ -1,4 +1,4 @@
-"""Knows what becomes of output that cannot be written: a sentence on standard error, where anybody reads that."""
+"""Knows what happens to output that cannot be written: an error on standard error, if that can be written."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class LostOutputError(TroubleError):
 
 @contextlib.contextmanager
 def guarded_streams() -> Iterator[None]:
-    """Within, standard output raises LostOutputError where it cannot be written, and standard error nothing.
+    """Within, standard output raises LostOutputError if it cannot be written; standard error ignores failures.
 
-    A reader that leaves is a BrokenPipeError as before. Neither stream is None, as what is closed is for Python.
+    A reader that leaves still causes BrokenPipeError. Neither stream is None, as Python makes a closed one.
     """
     if sys.stderr is None:
         sys.stderr = _opened(os.O_WRONLY)
-    # In place of a closed one something that fails when it is written.
+    # Replace a closed stream by one that fails when written to.
     output = _opened(os.O_RDONLY) if sys.stdout is None else sys.stdout
-    if isinstance(output, TextIOWrapper):  # a name may have letters that the locale has not
+    if isinstance(output, TextIOWrapper):  # names may have characters that the locale lacks
         output.reconfigure(errors="backslashreplace")
     with (
         contextlib.redirect_stdout(cast("TextIO", _Stream(output, _named))),
@@ -41,7 +41,7 @@ def guarded_streams() -> Iterator[None]:
 
 
 def give_up_what_cannot_be_written() -> None:
-    """Drop what is left in the buffers of lost streams: Python would flush it at its end, and exit with 120 instead."""
+    """Discard the buffers of lost streams: Python would flush them at exit, fail, and exit with 120 instead."""
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:
@@ -51,7 +51,7 @@ def give_up_what_cannot_be_written() -> None:
 
 
 def _drop(stream: TextIO) -> None:
-    """What is left in its buffer goes nowhere: Python would complain when it flushes at its end."""
+    """Discard its buffer, which Python would try to flush at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
@@ -60,7 +60,7 @@ def _opened(flags: int) -> TextIO:
 
 
 class _Stream:
-    """A stream with something done about its trouble."""
+    """A stream that hands its OSErrors to a function."""
 
     def __init__(self, stream: TextIO, lost: Callable[[OSError], None]) -> None:
         self._stream, self._lost = stream, lost
@@ -89,4 +89,4 @@ def _named(trouble: OSError) -> None:
 
 
 def _forgotten(_trouble: OSError) -> None:
-    """A terminal that was closed must not keep a command from its end in order."""
+    """A closed terminal must not keep a command from ending properly."""

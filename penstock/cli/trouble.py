@@ -21,7 +21,7 @@ INTERRUPTED = 130
 
 
 class TroubleError(click.ClickException):
-    """It did not work; the message says why and what to do."""
+    """It failed; the message says why and what to do."""
 
     exit_code = 1
 
@@ -33,13 +33,13 @@ class WrongUsageError(TroubleError):
 
 
 class NoDaemonError(TroubleError):
-    """Nobody answers."""
+    """No daemon answers."""
 
     exit_code = 3
 
 
 class SilentDaemonError(NoDaemonError):
-    """Somebody holds the socket, and says nothing: whether a daemon works is not known."""
+    """Something holds the socket but does not answer, so it is unknown whether a daemon works."""
 
     def __init__(self, sentence: str, remedy: str) -> None:
         super().__init__(f"{sentence}: {remedy}")
@@ -48,14 +48,14 @@ class SilentDaemonError(NoDaemonError):
 
 
 class NotReadyError(TroubleError):
-    """The daemon has nothing fresh to say."""
+    """The daemon has no fresh advice."""
 
     exit_code = 4
 
 
 @contextlib.contextmanager
 def ended_by(*expected: type[Exception]) -> Iterator[None]:
-    """Within, these end the command with the sentence that they come with."""
+    """Turn these exceptions into a TroubleError with the same message."""
     try:
         yield
     except expected as trouble:
@@ -63,6 +63,6 @@ def ended_by(*expected: type[Exception]) -> Iterator[None]:
 
 
 def cannot_run(trouble: OSError) -> str | None:
-    """Why a program did not begin."""
+    """Why a program did not start."""
     is_missing = isinstance(trouble, FileNotFoundError)
     return "it is not installed here, or not on the PATH" if is_missing else trouble.strerror

@@ -1,4 +1,4 @@
-"""Knows `penstock clients`: what applications do as their own SDKs tell it, and how a unit's SDK is told to."""
+"""Knows `penstock clients`: what applications do by their own SDKs' reports, and how to enable these for a unit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from penstock.cli.trouble import TroubleError, WrongUsageError
 
 _DROP_IN = "penstock-clients.conf"
 _UNIT = re.compile(r"[A-Za-z0-9_.@-]{1,64}")
-# Where systemd looks for services (systemd.unit(5), "Unit File Load Path"), generated and transient ones included.
+# Where systemd looks for services (systemd.unit(5), "Unit File Load Path"), including generated and transient ones.
 _UNIT_FOLDERS = (
     *(f"{above}/systemd/system{kind}" for above in ("etc", "run") for kind in ("", ".control", ".attached")),
     *(f"run/systemd/{made}" for made in ("transient", "generator", "generator.early", "generator.late")),
@@ -105,14 +105,14 @@ def enable(*, unit: str, port: int, force: bool, dry_run: bool, root: Path, as_j
 
 
 def _is_there(root: Path, name: str) -> bool:
-    """Whether this service has a file, or the template that it is an instance of; one that is masked has a link."""
+    """Whether the service, or the template of its instance, has a file; a masked service has a link."""
     template, at, _ = name.partition("@")
     names = {f"{name}.service", f"{template}{at}.service"}
     return any(os.path.lexists(root / folder / file) for folder in _UNIT_FOLDERS for file in names)
 
 
 def _drop_in(name: str, port: int) -> str:
-    # Go's SDK takes the port alone for being enabled.
+    # Go's SDK counts as enabled only if the port is set.
     values = {"AWS_CSM_ENABLED": "true", "AWS_CSM_PORT": str(port), "AWS_CSM_CLIENT_ID": name}
     lines = (f"Environment={key}={value}\n" for key, value in values.items())
     return f"# Written by `penstock clients enable`; see `penstock clients`.\n[Service]\n{''.join(lines)}"

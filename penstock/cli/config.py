@@ -1,4 +1,4 @@
-"""Knows `penstock config`: is it right, and what is in force."""
+"""Knows `penstock config`: whether the configuration is valid, and which values are in force."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _unpaid(loaded: LoadedConfiguration, key: str, detail: str) -> dict[str, str
 
 
 def load_configuration(main_file: Path | None) -> LoadedConfiguration:
-    """The configuration; a TroubleError lists every mistake."""
+    """The configuration. Raises TroubleError, which lists every mistake."""
     try:
         return load(main_file)
     except ConfigError as trouble:
@@ -107,7 +107,7 @@ def load_configuration(main_file: Path | None) -> LoadedConfiguration:
 
 
 def database_of(database_path: Path | None, main_file: Path | None) -> tuple[Path, Configuration | None]:
-    """The database that is meant, and the configuration of this host, which says nothing about one that was named."""
+    """The database to read, and this host's configuration; None if only a database was named: it may be another's."""
     if database_path is not None and main_file is None:
         return database_path, None
     configuration = load_configuration(main_file).configuration
@@ -128,7 +128,7 @@ def _rows(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 
 
 def _toml(rows: Iterable[tuple[str, Any, str]]) -> Iterator[str]:
-    """The lines of a file that sets these keys, each with where it is set now."""
+    """The lines of a file that sets these keys, each with the origin of its value."""
     section = ""
     for key, value, origin in rows:
         inside, _, name = key.rpartition(".")
@@ -136,7 +136,7 @@ def _toml(rows: Iterable[tuple[str, Any, str]]) -> Iterator[str]:
             yield from ([""] if section else [])
             yield f"[{inside}]"
             section = inside
-        # JSON's text, numbers, truth values and lists are TOML's as well.
+        # JSON's strings, numbers, booleans and lists are valid TOML.
         yield (
             f"# {name} is not set"
             if value is None

@@ -1,4 +1,4 @@
-"""Knows `penstock probe` and `penstock reload`: what the daemon does for root and its control group alone."""
+"""Knows `penstock probe`, `reload` and `believe-clock`: what the daemon does only for root and its control group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Knows how a configuration is priced before any daemon runs: what this host tells, and what tables say of the rest."""
+"""Knows how to price a configuration before any daemon runs: from what this host tells, and else from tables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MANNERS: Mapping[str, str] = {"at_most": "at most", "typically": "typically"}
 
 
 def costs_of(configuration: Configuration) -> Sequence[Forecast]:
-    """Of each operation that is probed. Asks the instance metadata where need be, for a second at the most."""
+    """Forecasts for each operation that is probed. May ask the instance metadata, for a second at most."""
     if not any(configuration.enabled()):
         return ()
     from penstock.daemon.instance import identify
@@ -33,7 +33,7 @@ def costs_of(configuration: Configuration) -> Sequence[Forecast]:
 
 
 def _by_tables(context: Context) -> tuple[Fit, Setting]:
-    """What is advised where nothing was measured."""
+    """The advice where nothing was measured."""
     from penstock.operations.table import OPERATIONS
     from penstock.optimizer.recommendation import recommend
     from penstock.vocabulary import Demand
@@ -47,7 +47,7 @@ def _by_tables(context: Context) -> tuple[Fit, Setting]:
 
 
 def print_costs(found: Sequence[Forecast], configuration: Configuration) -> None:
-    """A table, and a sentence for each operation: its way, and what binds."""
+    """Print a table, and a sentence for each operation about its route and its limiting budget."""
     from penstock.daemon.spending.budget import daily_limit
     from penstock.daemon.spending.forecast import by_period, together
 

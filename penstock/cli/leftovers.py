@@ -1,4 +1,4 @@
-"""Knows `penstock leftovers`: what probes left outside, seen and removed, with a daemon or without."""
+"""Knows `penstock leftovers`: lists and removes what probes left outside, with a daemon or without."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _known(socket_path: str, main_file: Path | None) -> Mapping[str, Any]:
 
     database = load_configuration(main_file).configuration.daemon.database_path
     _must_be_there(database, path)
-    if (process := holder(database)) is not None:  # what is in use would look as if it were left behind
+    if (process := holder(database)) is not None:  # what the daemon is using would look left behind
         raise TroubleError(
             f"penstockd (process {process}) works on {database}: name its socket with --socket"
         )
@@ -108,7 +108,7 @@ def _removed(socket_path: str, main_file: Path | None, *, forgets: bool) -> Mapp
 
     configuration = load_configuration(main_file).configuration
     _must_be_there(configuration.daemon.database_path, path)
-    with ended_by(StoreError):  # one whose socket is elsewhere holds it, for instance
+    with ended_by(StoreError):  # for instance, a daemon with another socket holds the database
         return asyncio.run(remove_leftovers(configuration, forgets=forgets))
 
 
@@ -119,7 +119,7 @@ def _answer(
     *,
     timeout_seconds: float = 10.0,
 ) -> Mapping[str, Any] | None:
-    """What the daemon says; None where there is none. One that says nothing is asked no file. Raises TroubleError."""
+    """The daemon's answer; None if there is no daemon. Raises TroubleError, also for a daemon that does not answer."""
     try:
         return call(
             socket_path, method, "/v1/leftovers", parameters=parameters, timeout_seconds=timeout_seconds
@@ -131,14 +131,14 @@ def _answer(
 
 
 def _socket(socket_path: str, main_file: Path | None) -> str:
-    """Where the daemon is asked: without a file that is named none is read for it."""
+    """The daemon's socket; reads a configuration only if --config names one."""
     if main_file is None:
         return socket_path
     return socket_of(socket_path, load_configuration(main_file).configuration.daemon.socket_path)
 
 
 def _must_be_there(path: Path, socket_path: str) -> None:
-    """One that is made for looking would be this user's, and no daemon's. Raises TroubleError."""
+    """Raises TroubleError if there is no database: opening one would create it, owned by this user."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):

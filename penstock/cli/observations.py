@@ -1,4 +1,4 @@
-"""Knows `penstock observations`: what this host measured, written as Parquet for all hosts to be looked at together."""
+"""Knows `penstock observations`: writes this host's measurements as Parquet, for reports about all hosts."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def observations(
 
 
 def _tables_of(place: str) -> str:
-    """What makes tables of it in Athena. Raises WrongUsageError."""
+    """SQL that makes tables of it in Athena. Raises WrongUsageError."""
     from penstock.analysis.schema import BUCKET, athena_ddl
 
     if not BUCKET.match(place):
@@ -114,7 +114,7 @@ def _tables_of(place: str) -> str:
 
 
 def write_days(store: Store, destination: str, host: str, since: datetime) -> dict[str, int]:
-    """The days from that of `since` on, and how many observations each has."""
+    """Write each day from that of `since` on; returns the number of observations by day."""
     from penstock.analysis.files import write
     from penstock.analysis.schema import OBSERVATIONS, SPEND, file_path, spend_row
 
@@ -123,7 +123,7 @@ def write_days(store: Store, destination: str, host: str, since: datetime) -> di
     spends, written = store.spend(since=start), {}
     home = places[0] if places else None
     begins = {start + number * _DAY for number in range((SystemClock().now() - start).days + 1)}
-    # A clock that stood years ahead for an hour worked on that day, and on none before it.
+    # If the clock was years ahead for an hour, that day has data too, and no day before it.
     begins |= {_midnight(spend.hour_at) for spend in spends}
     for begin in sorted(begins):
         day = f"{begin:%Y-%m-%d}"
@@ -141,7 +141,7 @@ def write_days(store: Store, destination: str, host: str, since: datetime) -> di
 
 
 def _midnight(moment: datetime) -> datetime:
-    """Before it."""
+    """The midnight (UTC) before it."""
     return moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 

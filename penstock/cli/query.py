@@ -1,4 +1,4 @@
-"""Knows `penstock query` and `penstock explain`: the same questions, answered with the advice or with its reasons."""
+"""Knows `penstock query` and `penstock explain`: the same questions, answered with advice or with its reasons."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _DEMAND_OPTIONS: Mapping[str, tuple[str, click.ParamType[Any], str]] = {
     "latency_objective_seconds": ("--latency-objective", SECONDS, "Send to receive, such as 250ms."),
     "visibility_timeout_seconds": ("--visibility-timeout", SECONDS, "Of the queue, such as 30s."),
 }
-"""By the field of `Demand` that each states; an operation's row names those that mean something there."""
+"""Options by the field of `Demand` that they state; an operation's row names the fields that apply to it."""
 
 
 @click.group(
@@ -91,7 +91,7 @@ def size_option(words: Words) -> Callable[[Command], Command]:
 
 
 def optional_size_option(words: Words, name: str = "payload_size_bytes") -> Callable[[Command], Command]:
-    """The same for a command that can do without, and sees what was not stated."""
+    """The same, for a command that can do without a size, and must know whether it was stated."""
     default = f"  [default: {words.payload_default}]" if words.payload_default else ""
     return click.option(
         f"--{words.payload}-size", name, type=BYTES, help=f"Such as {words.payload_example}.{default}"
@@ -99,13 +99,13 @@ def optional_size_option(words: Words, name: str = "payload_size_bytes") -> Call
 
 
 def demand_options(names: Iterable[str]) -> Callable[[Command], Command]:
-    """Give a command the options that state these fields of a demand."""
+    """A decorator that adds the options for these fields of a demand."""
     stated = ((name, *_DEMAND_OPTIONS[name]) for name in names)
     return options(*(click.option(flag, name, type=kind, help=words) for name, flag, kind, words in stated))
 
 
 def _service_classes() -> str:
-    """Of each service: "standard or express (S3); ..."."""
+    """The classes of each service, in words: "standard or express (S3); ..."."""
     classes: dict[str, dict[str, None]] = {}
     for row in OPERATIONS.values():
         classes.setdefault(row.service.upper(), {}).update(dict.fromkeys(row.service_classes))
@@ -130,7 +130,7 @@ common_options = options(
     json_option,
     socket_option,
 )
-"""Of every question."""
+"""The options of every question."""
 
 
 store_option = click.option(
@@ -138,18 +138,18 @@ store_option = click.option(
     type=click.Choice(tuple(STORES_BY_NAME)),
     help="What the bucket is in, where that is not AWS and no endpoint says so.",
 )
-"""For what moves objects by somebody else's client."""
+"""For commands about somebody else's client that moves objects."""
 
 
 def parameters_of(operation: str, stated: Mapping[str, object]) -> dict[str, str]:
-    """The question as the socket takes it: what was not stated is left out."""
+    """The query parameters of the socket; what was not stated is left out."""
     return {"operation": operation} | {
         name: str(value) for name, value in stated.items() if value is not None
     }
 
 
 def _add(group: click.Group, row: Operation[Any, Any], purpose: str) -> None:
-    """One question of a group. The options carry the names of the socket's own query parameters."""
+    """Add the question about one operation to a group. Its options are named like the socket's query parameters."""
 
     def asked(*, as_json: bool, socket_path: str, **stated: object) -> None:
         document = advice_in_force(socket_path, parameters_of(row.name, stated))
@@ -178,7 +178,7 @@ def _add(group: click.Group, row: Operation[Any, Any], purpose: str) -> None:
 
 
 def _why_unknown(socket_path: str, document: Mapping[str, Any]) -> str | None:
-    """Why waiting brings no advice, in one sentence: nothing is known there, and nobody measures it."""
+    """Why waiting brings no advice, in one sentence: nothing is known there, and nothing is measured. Else None."""
     operation, region, service_class = (document[name] for name in ("operation", "region", "service_class"))
     if document["basis"] != Basis.DEFAULT:
         return None
@@ -203,11 +203,11 @@ _FULL = click.option(
     "--full", "is_full", is_flag=True, help="All that was fitted and considered, not ten lines."
 )
 _LINE_COUNT_MAX = 10
-_CUT = " ..."  # ends what has more lines than there is room for
+_CUT = " ..."  # ends text that was cut
 
 
 def reasons(document: Mapping[str, Any], words: Words) -> list[str]:
-    """Why that is the advice, in ten lines at the most: as many of them for the explanation as the rest leaves."""
+    """The reasons for the advice in at most ten lines; the explanation gets the lines that the rest leaves."""
     advice, fit = document["recommendation"], document["fit"]
     place = f"{advice['region']}, {advice['instance_type']}"
     before = [f"{advice['operation']} of {text('_bytes', advice['payload_size_bytes'])} ({place})"]
@@ -221,7 +221,7 @@ def reasons(document: Mapping[str, Any], words: Words) -> list[str]:
 
 
 def _learned_words(parameters: Mapping[str, Mapping[str, float]], words: Words) -> str:
-    """What is known of the place, and what is only supposed: its number would be a guess."""
+    """Which parameters of the place are known, and which are not: their numbers would be guesses."""
     estimates = {name: Estimate(**parameters[name]) for name in words.learned if name in parameters}
     known = [f"{label(name)} {text(name, e.expected)}" for name, e in estimates.items() if not e.is_guess]
     unknown = [label(name) for name, e in estimates.items() if e.is_guess]
@@ -230,7 +230,7 @@ def _learned_words(parameters: Mapping[str, Mapping[str, float]], words: Words) 
 
 
 def _why(explanation: str, line_count_max: int) -> list[str]:
-    """The explanation; of one that is too long the sentences before the last are left out, which is what is gained."""
+    """The explanation; if it is too long, sentences before the last are dropped, because the last tells the gain."""
     sentences = re.split(r"(?<=[.]) (?=[A-Z0-9])", explanation)
     lines = _lines(explanation, line_count_max)
     while len(sentences) > 2 and lines[-1].endswith(_CUT):
@@ -240,7 +240,7 @@ def _why(explanation: str, line_count_max: int) -> list[str]:
 
 
 def _anchor(advice: Mapping[str, Any]) -> str:
-    """Of the section of the report that shows what each number rests on."""
+    """The anchor of the report's section about this place."""
     where = {name: advice[name] for name in ("operation", "region", "instance_type")}
     return place_anchor(**where, service_class=advice.get("service_class", "standard"))
 
@@ -250,12 +250,12 @@ def _lines(sentence: str, count_max: int) -> list[str]:
 
 
 def memory_trouble(document: Mapping[str, Any]) -> str | None:
-    """Why the memory that was allowed cannot do, in one sentence; None when it can."""
+    """Why the advice needs more memory than was allowed, in one sentence; None if it does not."""
     least = document["derived"].get("memory_bytes_min")
     if least is None:
         return None
     asked, said = text("_bytes", document["demand"]["memory_bytes_max"]), text("_bytes", least)
-    enough = said if parse_bytes(said) >= least else f"{least:.0f} B"  # what is said is rounded
+    enough = said if parse_bytes(said) >= least else f"{least:.0f} B"  # the text is rounded, maybe down
     return (
         f"--memory-max {asked} cannot be kept for {text('_bytes', document['payload_size_bytes'])}: "
         f"no setting holds less than {said}; allow {enough} or more"
@@ -263,14 +263,14 @@ def memory_trouble(document: Mapping[str, Any]) -> str | None:
 
 
 def refuse_too_little_memory(document: Mapping[str, Any]) -> None:
-    """Raise WrongUsageError for advice that holds more than was allowed."""
+    """Raise WrongUsageError for advice that needs more memory than was allowed."""
     trouble = memory_trouble(document)
     if trouble is not None:
         raise WrongUsageError(trouble)
 
 
 def show_advice(document: Mapping[str, Any]) -> None:
-    """One recommendation for people: what to use, what to expect, what it rests on."""
+    """Print one recommendation: what to use, what to expect, and what it is based on."""
     place = f"{document['region']}, {document['instance_type']}"
     click.echo(filled(_verdict(document)) + "\n")
     size = text("_bytes", document["payload_size_bytes"])
@@ -292,7 +292,7 @@ def show_advice(document: Mapping[str, Any]) -> None:
 
 
 def _verdict(document: Mapping[str, Any]) -> str:
-    """The same sentence as the report says."""
+    """The verdict in the same sentence as in the report."""
     gain = document.get("gain_over_default")
     in_full = OPERATIONS[document["operation"]].words.setting_in_full
     return sentence(
@@ -308,7 +308,7 @@ def _verdict(document: Mapping[str, Any]) -> str:
 def _evidence(document: Mapping[str, Any]) -> str:
     if document["observation_count"] == 0:
         return f"Basis: {document['basis']}, nothing was measured. Limited by: {document['bottleneck']}."
-    # Its age is that at the time of issue, which may be long ago.
+    # The age is as of the advice's issue, which may be long ago.
     age = timedelta(seconds=document["newest_observation_age_seconds"])
     newest_at = datetime.fromisoformat(document["issued_at"]) - age
     return (

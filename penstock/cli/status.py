@@ -1,4 +1,4 @@
-"""Knows `penstock status` and `penstock wait`: what the daemon does, and when it has something to say."""
+"""Knows `penstock status` and `penstock wait`: what the daemon does, and when it has measured advice."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from penstock.report.wording import age_words
 from penstock.units import format_bytes, format_seconds
 
 _CYCLE_COUNT_SHOWN = 5
-_VERDICT_COUNT_SHOWN = 2 * len(OPERATIONS) + 2  # two sizes of each operation, and some
+_VERDICT_COUNT_SHOWN = 2 * len(OPERATIONS) + 2  # two sizes of each operation, and two more
 _LEASE_COUNT_SHOWN = 10
 _PAUSE_SECONDS = 0.5
-_ANSWER_SECONDS_MIN = 1.0  # a look takes its time on a busy host, however short the waiting
+_ANSWER_SECONDS_MIN = 1.0  # on a busy host an answer takes a while, however short the --timeout
 _ANSWER_SECONDS_MAX = 10.0
 
 
@@ -49,7 +49,7 @@ def status(*, as_json: bool, socket_path: str) -> None:
 
 
 def _remarks(document: Mapping[str, Any]) -> Iterator[str]:
-    """What is wrong, a sentence each."""
+    """What is wrong, one sentence each."""
     for trouble in document.get("troubles", []):
         since = f" (since {trouble['since_at'][:16].replace('T', ' ')} UTC)" if trouble["since_at"] else ""
         yield f"trouble with {trouble['subject']}{since}: {trouble['sentence']}"
@@ -71,7 +71,7 @@ def _verdict(context: Mapping[str, Any]) -> str:
 
 
 def _in_short(document: Mapping[str, Any], now: datetime) -> dict[str, Any]:
-    """The document for people: what is told in sentences is left out, and dates are ages."""
+    """The document for people: without what sentences already told, and with dates as ages."""
     told = {"trouble", "troubles", "leftover_remark", "cost_remark", "cycles"}
     shown: dict[str, Any] = {}
     for name, value in document.items():
@@ -87,13 +87,13 @@ def _in_short(document: Mapping[str, Any], now: datetime) -> dict[str, Any]:
 
 
 def _aged(name: str, value: Any, now: datetime) -> Any:
-    """A date as an age; everything else as it is."""
+    """A date as an age; any other value unchanged."""
     is_date = isinstance(value, str) and name.endswith("_at")
     return age_words(datetime.fromisoformat(value), now) if is_date else value
 
 
 def _until(value: str | None, now: datetime) -> float | None:
-    """Seconds that are left until then, if any."""
+    """Seconds left until then; None if it has passed."""
     left = 0.0 if value is None else (datetime.fromisoformat(value) - now).total_seconds()
     return left if left > 0 else None
 
@@ -126,7 +126,7 @@ def _costs(document: Mapping[str, Any], _now: datetime) -> dict[str, Any]:
 
 
 def _fleet_costs(document: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """What is spent and no operation's: without it the rows would not sum to what is spent in all."""
+    """What the fleet spent, beyond all operations, so that the rows add up to the total."""
     total, parts = document["spent_per_day"], [cost["spent"] for cost in document["costs"].values()]
     rest = {
         name: total[name] - sum(part[name] for part in parts)
@@ -162,7 +162,7 @@ def _host(document: Mapping[str, Any], _now: datetime) -> dict[str, Any]:
 
 
 def _harm(document: Mapping[str, Any], now: datetime) -> dict[str, Any]:
-    """Nothing where no application was heard beside a probe."""
+    """Empty if no application was heard beside a probe."""
     harm = document["harm"]
     if harm["last"] is None:
         return {}
@@ -180,7 +180,7 @@ def _harm(document: Mapping[str, Any], now: datetime) -> dict[str, Any]:
 
 def _leases(document: Mapping[str, Any], _now: datetime) -> dict[str, Any]:
     leases = document["leases"]
-    resources = any(lease["resource"] for lease in leases)  # leases of different ones divide nothing
+    resources = any(lease["resource"] for lease in leases)  # leases of different resources share nothing
     rows = [
         {
             "operation": lease["operation"],
@@ -248,7 +248,7 @@ _SECTIONS: Mapping[str, Callable[[Mapping[str, Any], datetime], dict[str, Any]]]
     "queues": _queues,
     "shared_limits": _shared_limits,
 }
-"""What is shown otherwise than it is said on the socket, so that it fits."""
+"""Sections that are shown in another form than the socket's, to fit a terminal."""
 
 
 @click.command(
@@ -291,12 +291,12 @@ def wait(*, timeout_seconds: float, age_seconds_max: float | None, as_json: bool
 
 
 def _patience(deadline: float) -> float:
-    """For one answer: a daemon that hangs must not make the waiting longer than it was to be."""
+    """The timeout for one answer, so that a hung daemon does not prolong the wait."""
     return min(_ANSWER_SECONDS_MAX, max(_ANSWER_SECONDS_MIN, deadline - time.monotonic()))
 
 
 def _given_up(trouble: TroubleError, told: str, timeout_seconds: float) -> TroubleError:
-    """The trouble that outlasted the waiting, in few words where the reader was told the rest when it began."""
+    """The trouble that outlasted the wait; in brief, if its message was printed already."""
     if trouble.message != told:
         return trouble
     return type(trouble)(f"that has not changed in {format_seconds(timeout_seconds)}")

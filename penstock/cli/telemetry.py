@@ -1,7 +1,7 @@
-"""Knows `penstock telemetry`: metrics and cycles of the daemon, sent on by OTLP; OpenTelemetry is imported here alone.
+"""Knows `penstock telemetry`: sends the daemon's metrics and cycles by OTLP; only this file imports OpenTelemetry.
 
-A process of its own beside the daemon, which opens no connection of that kind and never loads these libraries. Where
-to send, with which headers and certificates, say the variables of OpenTelemetry's own specification.
+It runs as a process of its own beside the daemon, which opens no such connection and never loads these libraries. The
+environment variables of OpenTelemetry's specification state the endpoint, headers and certificates.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def telemetry(*, interval_seconds: float, as_json: bool, socket_path: str) -> No
             exposition = ask(socket_path, "GET", "/metrics").body.decode()
         except NoDaemonError as trouble:
             click.echo(f"{trouble}; asked again in {interval_seconds:g} s", err=True)
-        else:  # of what is not taken the exporters write
+        else:  # the exporters themselves log what is not accepted
             resource = resource_of(status)
             told = metrics_data(exposition, status, resource)
             is_taken = metrics.export(told) is MetricExportResult.SUCCESS
@@ -77,7 +77,7 @@ def telemetry(*, interval_seconds: float, as_json: bool, socket_path: str) -> No
 
 
 def resource_of(status: Mapping[str, Any]) -> Resource:
-    """Who speaks; OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME say it otherwise."""
+    """The resource that identifies the daemon; OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME override it."""
     from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 
     own = {
@@ -93,7 +93,7 @@ def resource_of(status: Mapping[str, Any]) -> Resource:
 
 
 def metrics_data(exposition: str, status: Mapping[str, Any], resource: Resource) -> MetricsData:
-    """What Prometheus would be told, in OpenTelemetry's words: counters since the daemon's start, and gauges."""
+    """The Prometheus metrics in OpenTelemetry's form: counters since the daemon's start, and gauges."""
     from opentelemetry.sdk.metrics.export import MetricsData, ResourceMetrics, ScopeMetrics
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
@@ -118,7 +118,7 @@ def _metrics(exposition: str, started_at: int) -> Iterator[Metric]:
 
 
 def fresh_cycles(status: Mapping[str, Any], sent_count: int | None) -> Sequence[Mapping[str, Any]]:
-    """Those that ended since so many; none at first, and all that are shown of a daemon that began anew."""
+    """The cycles since `sent_count`; none at first, and all that are shown after a daemon's restart."""
     count, shown = status["cycle_count"], status["cycles"]
     if sent_count is None:
         return []
@@ -127,7 +127,7 @@ def fresh_cycles(status: Mapping[str, Any], sent_count: int | None) -> Sequence[
 
 
 def spans(cycles: Sequence[Mapping[str, Any]], resource: Resource) -> Sequence[ReadableSpan]:
-    """A trace of each: the cycle, from the first thought to the advice, and in it the probe that measured."""
+    """A trace for each cycle, from its beginning to the advice, with a span for its probe."""
     from opentelemetry.context import Context
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -155,6 +155,6 @@ def spans(cycles: Sequence[Mapping[str, Any]], resource: Resource) -> Sequence[R
 
 
 def _nanoseconds(date: str, seconds: float = 0.0) -> int:
-    """So long after it, since 1970."""
+    """Nanoseconds since 1970 of a date, plus these seconds."""
     moment = datetime.fromisoformat(date) + timedelta(seconds=seconds)
     return int(moment.timestamp() * 1e6) * 1000

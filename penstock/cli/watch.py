@@ -1,4 +1,4 @@
-"""Knows `penstock watch`: the advice that stands, and each change of it."""
+"""Knows `penstock watch`: the current advice, and each change of it."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def watch(*, as_json: bool, socket_path: str) -> None:
 
 
 def _says(document: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What an application would do differently, without dates and counts."""
+    """What an application would act on, without dates and counts."""
     return document["setting"], document["derived"], document["basis"]
 
 
 def line(document: Mapping[str, Any], before: Mapping[str, Any] | None) -> str:
-    """The setting in short; where it is what it was before, what else has changed."""
+    """One line: the setting in short; if only other advised values changed, these as well."""
     in_short, size_bytes = OPERATIONS[document["operation"]].words.setting, document["payload_size_bytes"]
     setting, size = in_short(document["setting"], size_bytes), text("_bytes", size_bytes)
     basis = document["basis"] + (", expired" if why_expired(document) else "")

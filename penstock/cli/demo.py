@@ -1,4 +1,4 @@
-"""Knows `penstock demo`: how its story and its proof are told to somebody who watches."""
+"""Knows `penstock demo`: how its story and its proof are told to a viewer."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def demo(*, seed: int, as_json: bool) -> None:
 
 
 class _Teller:
-    """Tells the story line by line, as it happens."""
+    """Prints the story line by line, as it happens."""
 
     def __init__(self) -> None:
         self._started = time.monotonic()

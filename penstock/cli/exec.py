@@ -1,4 +1,4 @@
-"""Knows `penstock exec`: run a known client with the advice applied, or as it is where there is none."""
+"""Knows `penstock exec`: runs a known client with the advice applied, or unchanged if there is none."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ from penstock.operations.s3.upload import UPLOAD
 from penstock.operations.table import OPERATIONS
 
 FILE_COUNT_MAX = 10_000
-"""Files that are looked at before a size is guessed."""
-_WALK_SECONDS_MAX = 2.0  # of looking at them: a network's file system may be slow, and the client waits
-_LARGE_RATIO = 4  # a file of a quarter of the size that decides is split as that is
+"""How many files are sized at most; the typical size is taken from these."""
+_WALK_SECONDS_MAX = 2.0  # for sizing files: a network file system may be slow, and the client waits
+_LARGE_RATIO = 4  # files down to a quarter of the typical size count as large, and are split like it
 _TIMEOUT_SECONDS = 1.0  # an answer takes milliseconds, and the client waits for it
 
 
 class Material(NamedTuple):
-    """What is to be uploaded: how many files, and the size at which half of all bytes are in files as large.
+    """What is to be uploaded: the number of files, and the size at which larger files hold half of all bytes.
 
-    `large_count` of them are about as large, or larger.
+    `large_count` files have about that size, or more.
     """
 
     object_count: int
@@ -111,7 +111,7 @@ def exec_(
         launch, document = _advised(PROGRAMS[name], target, command, socket_path, stated)
         about |= {"basis": document["basis"], "explanation": document["explanation"]}
         trouble = memory_trouble(document)
-        if trouble and not as_json:  # its own defaults would hold more
+        if trouble and not as_json:  # the client's own defaults would take more memory
             click.echo(f"penstock: {name} runs with what holds least: {trouble}", err=True)
     except TroubleError as refusal:
         launch = Launch(command)
@@ -130,7 +130,7 @@ def exec_(
 def _advised(
     program: Program, target: Target, command: Sequence[str], socket_path: str, stated: Mapping[str, Any]
 ) -> tuple[Launch, dict[str, Any]]:
-    """How to run it, and the answer of the daemon. Raises TroubleError where it runs as it is, which says why."""
+    """How to run the client, and the daemon's answer. Raises TroubleError with the reason if it runs unchanged."""
     verb = program.verb_at(command)
     if verb is None:
         if not program.is_unseen(command):
@@ -142,7 +142,7 @@ def _advised(
     asked = {name: value for name, value in stated.items() if name != "is_reading"}
     if asked["service_class"] is None and any(map(_is_of_directory_bucket, command)):
         asked["service_class"] = "express"
-    # The client is in the same pod.
+    # The client shares this pod's memory limit.
     asked["memory_bytes_max"] = asked["memory_bytes_max"] or memory_share_bytes()
     material = None
     if target.name == program.target:
@@ -171,12 +171,12 @@ def _advised(
 
 
 def _is_of_directory_bucket(word: str) -> bool:
-    """Whether it is a place in one: ``s3://bucket--az--x-s3/key``, ``remote:bucket--az--x-s3``."""
+    """Whether it names a place in a directory bucket: ``s3://bucket--az--x-s3/key``, ``remote:bucket--az--x-s3``."""
     return any(map(is_directory_bucket, word.split("/")))
 
 
 def _target(program: Program, command: Sequence[str], stated: Mapping[str, Any]) -> Target:
-    """What it is told: of reading where it reads. Raises WrongUsageError for what only a reader can state."""
+    """The target, for downloads if the command reads. Raises WrongUsageError for options that only readers have."""
     is_reading = stated["is_reading"] or sink_of(program, command) is not None
     target = TARGETS[program.download_target if is_reading else program.target]
     known = OPERATIONS[target.operation].words.demand
@@ -187,7 +187,7 @@ def _target(program: Program, command: Sequence[str], stated: Mapping[str, Any])
 
 
 def _material(source: str) -> Material | None:
-    """The files under this name, folder or pattern; None when there are none with anything in them."""
+    """The files under this file, folder or pattern; None if there are none that are not empty."""
     clock = SystemClock()
     end_seconds = clock.monotonic_seconds() + _WALK_SECONDS_MAX
     in_time = takewhile(lambda _: clock.monotonic_seconds() < end_seconds, _sizes(source))
@@ -212,7 +212,7 @@ def _sizes(source: str) -> Iterator[int]:
 
 
 def _size(path: Path) -> int:
-    """In bytes; 0 for what is not a file, or went away."""
+    """In bytes; 0 for what is not a file, or has gone."""
     try:
         return path.stat().st_size if path.is_file() else 0
     except OSError:
@@ -220,15 +220,15 @@ def _size(path: Path) -> int:
 
 
 def _become(launch: Launch) -> None:
-    """Replace this process by the client. Raises TroubleError when there is no such program."""
+    """Replace this process by the client. Raises TroubleError if the program cannot be run."""
     environment = {**os.environ, **launch.environment}
     if launch.aws_settings:
         try:
             environment["AWS_CONFIG_FILE"] = _private_aws_configuration(launch, environment)
         except (OSError, UnicodeError, configparser.Error) as trouble:
-            why = str(trouble).splitlines()[0]  # of a file that cannot be parsed lines are shown, too
+            why = str(trouble).splitlines()[0]  # parse errors go on with lines of the file
             click.echo(f"penstock: aws runs with its own defaults: its configuration: {why}", err=True)
-    # Python ignores these two, and what is ignored stays so in the program that follows.
+    # Python ignores these two signals, and ignored signals stay ignored across exec.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     try:
@@ -238,9 +238,9 @@ def _become(launch: Launch) -> None:
 
 
 def _private_aws_configuration(launch: Launch, environment: Mapping[str, str]) -> str:
-    """The path of a copy of the user's configuration that has no name on the disk, and ends with this process.
+    """The path of a copy of the user's configuration that has no name on disk, and vanishes with this process.
 
-    The process keeps its number when it becomes the client, so that children of the client find the copy, too.
+    The process keeps its id when it becomes the client, so that the client's children find the copy, too.
     """
     text = aws_configuration(launch.command, environment, launch.aws_settings)
     copy = os.memfd_create("aws-config", 0)  # without close-on-exec

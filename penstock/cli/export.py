@@ -1,4 +1,4 @@
-"""Knows `penstock export`: advice in the words of one client, so that it can be piped, evaluated or pasted."""
+"""Knows `penstock export`: advice as one client's own options, to be piped, evaluated or pasted."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from penstock.operations.table import OPERATIONS
 FORMS = ("flags", "env", "config", "commands", "json")
 
 _SIZES = {f"{row.words.payload}_size_bytes": row.words for row in OPERATIONS.values()}
-"""What moves, by the field that states how large it is: operations that move the same share the option."""
+"""What moves, by the field that states its size; operations that move the same thing share the option."""
 _DEMANDS = tuple(dict.fromkeys(name for row in OPERATIONS.values() for name in row.words.demand))
 
 
@@ -104,7 +104,7 @@ def _show_list(*, as_json: bool) -> None:
 
 
 def _forms(target: Target) -> list[str]:
-    """The usual one first."""
+    """The target's forms, the usual one first."""
     return [*target.writers, "json"]
 
 
@@ -120,8 +120,8 @@ def _form(target: Target, form: str | None) -> str:
 def _ask(target: Target, socket_path: str, stated: Mapping[str, Any]) -> dict[str, Any]:
     """The daemon's answer.
 
-    Raises TroubleError, also when it knows no more than what boto3 does by itself or has measured nothing for too long,
-    or cannot keep what was asked for.
+    Raises TroubleError, also if the daemon knows only boto3's defaults, if the advice has expired, or if it cannot
+    respect a limit of the question.
     """
     document = advice_in_force(socket_path, _question(target, stated))
     if document["basis"] == "default":
@@ -134,7 +134,7 @@ def _ask(target: Target, socket_path: str, stated: Mapping[str, Any]) -> dict[st
 
 
 def _question(target: Target, stated: Mapping[str, Any]) -> dict[str, str]:
-    """What to ask. Raises WrongUsageError for an option of the other kind of target, or without a size."""
+    """The query parameters. Raises WrongUsageError for an option of the other kind of target, or without a size."""
     words = OPERATIONS[target.operation].words
     size = f"{words.payload}_size_bytes"
     strange = {*_SIZES, *_DEMANDS} - {size, *words.demand}
@@ -157,12 +157,12 @@ def _moved(target: Target) -> str:
 
 
 def _flag(field: str) -> str:
-    """How the option is spelled that states this field."""
+    """The option that states this field."""
     return next(p.opts[0] for p in export.params if p.name == field)
 
 
 def _variables(target: Target, store: str | None, document: Mapping[str, Any]) -> Mapping[str, str]:
-    """What the store needs that is stated, or that the environment or the daemon goes to."""
+    """Environment variables for the store: the stated one, or that of the environment's or the daemon's endpoint."""
     if OPERATIONS[target.operation].service is not Service.S3:
         return {}
     return variables_for(store_for(store, document, os.environ))
@@ -205,7 +205,7 @@ def _assigned(variables: Mapping[str, str]) -> str:
 
 
 def _remarks(target: Target, document: Mapping[str, Any], translation: Translation) -> list[str]:
-    """What it is for and rests on, and what is missing in it."""
+    """What the advice is for, what it is based on, and what it lacks."""
     size = text("_bytes", document["payload_size_bytes"])
     about = f"penstock, {document['operation']} of {size}, {document['basis']}: {document['explanation']}"
     missing = [

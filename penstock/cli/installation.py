@@ -1,13 +1,13 @@
-"""Knows what puts the service in place and takes it away: each file, link and command, as values that can be shown.
+"""Knows which actions install and remove the service: files, links and commands, as values that can be shown.
 
     PREFIX/bin/penstock, PREFIX/bin/penstockd   links to the commands
     PREFIX/lib/systemd/system/penstock.*        service and socket, with the true path of the commands
     PREFIX/lib/sysusers.d, PREFIX/lib/tmpfiles.d   the user and its folders
-    PREFIX/share/man, and the folders of shells  manual pages, and what completes the commands
+    PREFIX/share/man, and the folders of shells  manual pages, and completion of the commands
     PREFIX/share/penstock                       the least IAM policy, and an example of a configuration
     /etc/penstock/penstock.toml                 the same example, where there is no configuration yet
 
-What somebody else wrote is never replaced: a unit without the first line that is written here is refused.
+Files that somebody else wrote are never replaced: a unit that lacks the first line written here is refused.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MARK = "# Written by `penstock service install`, and anew by the next; `systemct
 COMMANDS = ("penstock", "penstockd")
 CONFIGURATION = Path("etc/penstock/penstock.toml")
 KEPT = (Path("var/lib/penstock"), CONFIGURATION.parent)
-"""Left when the service is taken away, unless that is asked for."""
+"""Kept when the service is removed, unless it is purged."""
 _UNITS = {
     "penstock.service": "lib/systemd/system/penstock.service",
     "penstock.socket": "lib/systemd/system/penstock.socket",
@@ -36,7 +36,7 @@ _UNITS = {
     "penstock.tmpfiles": "lib/tmpfiles.d/penstock.conf",
 }
 _SHARED = {name: f"share/penstock/{name}" for name in ("iam-policy.json", "penstock.toml")}
-_IN_UNITS = "/usr/bin"  # where the units that are shipped look for the commands
+_IN_UNITS = "/usr/bin"  # the commands' folder in the shipped units
 _HIDDEN = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")  # noqa: S108 - by ProtectHome and PrivateTmp of the unit
 _BOOTED = Path("/run/systemd/system")
 _PLAIN = re.compile(r"[\w/.+@-]+")
@@ -44,7 +44,7 @@ _PLAIN = re.compile(r"[\w/.+@-]+")
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A file with this content; `is_marked` where it may be changed by nobody else."""
+    """A file with this content; `is_marked` if somebody else's file must not be replaced."""
 
     path: Path
     content: str
@@ -67,7 +67,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """A file, a link or a folder that is to go."""
+    """A file, a link or a folder to remove."""
 
     path: Path
 
@@ -77,7 +77,7 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A command of systemd; `may_fail` where there may be nothing to do."""
+    """A command of systemd; `may_fail` if there may be nothing to do."""
 
     command: tuple[str, ...]
     may_fail: bool = False
@@ -91,19 +91,19 @@ Action: TypeAlias = "Write | Link | Remove | Run"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Where to: `root` is another than / while a package is made, and then nothing is run."""
+    """Where to install; `root` is not / while a package is made, and then no command is run."""
 
     root: Path = Path("/")
     prefix: Path = Path("/usr/local")
-    commands: Path  # the folder of the commands, as the unit will see it
+    commands: Path  # the folder of the commands, as the installed unit sees it
 
     def at(self, relative: str | Path) -> Path:
-        """A place below the prefix."""
+        """A path below the prefix."""
         return self.root / self.prefix.relative_to("/") / relative
 
     @property
     def is_live(self) -> bool:
-        """Whether it is this very system."""
+        """Whether it is the running system."""
         return self.root == Path("/")
 
     @property
@@ -112,7 +112,7 @@ class Layout:
 
 
 def installation(layout: Layout, *, is_enabled: bool) -> list[Action]:
-    """What puts the service in place, or a newer one in the place of an older."""
+    """The actions that install the service, or upgrade it."""
     actions: list[Action] = [
         Write(layout.at(place), MARK + _shipped(name, layout.commands), is_marked=True)
         for name, place in _UNITS.items()
@@ -135,7 +135,7 @@ def installation(layout: Layout, *, is_enabled: bool) -> list[Action]:
 
 
 def removal(layout: Layout, *, is_purged: bool) -> list[Action]:
-    """What takes it away; state and configuration stay unless they are to be purged."""
+    """The actions that remove the service; state and configuration stay unless purged."""
     actions: list[Action] = []
     if layout.is_booted:
         disable = ("systemctl", "disable", "--now", "penstock.service", "penstock.socket")
@@ -150,7 +150,7 @@ def removal(layout: Layout, *, is_purged: bool) -> list[Action]:
 
 
 def refusals(actions: Sequence[Action]) -> Iterator[str]:
-    """Why it cannot be done, in sentences; looked at before anything is done."""
+    """Reasons why the actions cannot be carried out, checked before the first one."""
     for action in actions:
         match action:
             case Write(path, _, is_marked=True) if path.exists() and not _is_marked(path):
@@ -164,7 +164,7 @@ def refusals(actions: Sequence[Action]) -> Iterator[str]:
 
 
 def hidden(layout: Layout) -> str | None:
-    """Which unit of a package systemd would no longer see behind this one, in a sentence; None where there is none."""
+    """Why this installation would hide a package's unit from systemd, in one sentence; None if it would not."""
     unit = _UNITS["penstock.service"]
     packaged = layout.root / "usr" / unit
     if layout.at(unit) == packaged or not packaged.exists():
@@ -173,7 +173,7 @@ def hidden(layout: Layout) -> str | None:
 
 
 def unreachable(commands: Path) -> str | None:
-    """Why the service could not run the commands in this folder, in a sentence; None when it can."""
+    """Why the service could not run the commands in this folder, in one sentence; None if it can."""
     if not _PLAIN.fullmatch(str(commands)):
         return f"{commands} has characters that a unit cannot hold: install penstock into a plain path"
     named = [commands / name for name in (*COMMANDS, "python3")]
@@ -211,8 +211,8 @@ def carry_out(action: Action) -> None:
 
 
 def _for_readers() -> dict[str, str]:
-    """Manual pages and completions, by their places."""
-    from penstock.cli.manual import completions, pages  # all commands are imported for their help
+    """Manual pages and completions, by their paths below the prefix."""
+    from penstock.cli.manual import completions, pages  # imports all commands
 
     found = pages().items()
     return {f"share/man/man{name[-1]}/{name}": content for name, content in found} | completions()

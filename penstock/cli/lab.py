@@ -1,4 +1,4 @@
-"""Knows `penstock lab`: an S3 and an SQS of known physics, for anybody's own experiments."""
+"""Knows `penstock lab`: an S3 and an SQS of known physics, for experiments of one's own."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OPEN = (
     "Warning: whoever reaches {address} can read, write and delete in this lab, without credentials and without TLS. "
     "Let a firewall admit the hosts of the experiment and nobody else."
 )
-_SIGNALLED = 128  # and the number of the signal: how shells tell it
+_SIGNALLED = 128  # plus the signal number: the shells' exit code for a signal
 
 
 @click.command(
@@ -80,16 +80,16 @@ def lab(*, command: Sequence[str], world_name: str, listen: str | None, is_list:
         if command:
             kept = {name: value for name, value in os.environ.items() if name not in FOREIGN}
             sys.exit(_run(command, kept | found.environment(os.environ)))
-        with contextlib.suppress(KeyboardInterrupt):  # how it is meant to end
+        with contextlib.suppress(KeyboardInterrupt):  # the normal end
             _tell(found, as_json=as_json)
             while True:
                 signal.pause()
 
 
 def _address(listen: str) -> tuple[str, int]:
-    """Of one interface: whoever names all of them opens more than he knows."""
+    """The address and port to listen on; refuses "all interfaces", which would open more than intended."""
     try:
-        is_bare = listen.count(":") > 1 and "[" not in listen  # IPv6
+        is_bare = listen.count(":") > 1 and "[" not in listen  # IPv6 without a port
         where = urlsplit(f"//[{listen}]" if is_bare else f"//{listen}")
         address, port = ipaddress.ip_address(where.hostname or ""), where.port or 0
     except ValueError:
@@ -125,7 +125,7 @@ def _tell(found: Laboratory, *, as_json: bool) -> None:
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run it to its end; whoever ends penstock ends it, too."""
+    """Run the command to its end; when penstock is ended, the command is ended, too."""
     try:
         child = subprocess.Popen(command, env=environment)  # noqa: S603 - what the user asks for
     except OSError as trouble:

@@ -1,4 +1,4 @@
-"""Knows `penstock run`: measuring and advising in the foreground, without a daemon."""
+"""Knows `penstock run`: measure and advise in the foreground, without a daemon."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def run(*, once: bool, main_file: Path | None, as_json: bool) -> None:
 
 
 def _show(document: Mapping[str, Any]) -> None:
-    """What came of each cycle, and the advice for what it was about; JSON has that of all sizes and operations."""
+    """Print each cycle's outcome, and the advice for what it was about; JSON has that of all sizes and operations."""
     for cycle in document["cycles"]:
         click.echo(cycle["sentence"])
     tried = [[cycle[name] for name in _CONTEXT] for cycle in document["cycles"]]
@@ -68,14 +68,14 @@ _CONTEXT = ("operation", "region", "payload_size_bytes")
 
 
 def _must_have_measured(cycles: Sequence[Mapping[str, Any]]) -> None:
-    """Whoever runs it by the clock reads exit codes alone. Raises TroubleError."""
+    """For schedulers, which see only exit codes. Raises TroubleError."""
     measured = {_path(cycle) for cycle in cycles if cycle["is_conclusive"]}
     failed = [cycle for cycle in cycles if cycle["has_failed"] and _path(cycle) not in measured]
     if failed:
-        told = {_path(cycle): cycle["sentence"] for cycle in reversed(failed)}  # the first of each
+        told = {_path(cycle): cycle["sentence"] for cycle in reversed(failed)}  # keeps the first of each
         raise TroubleError(f"nothing was measured: {'; '.join(reversed(told.values()))}")
 
 
 def _path(cycle: Mapping[str, Any]) -> tuple[str, str]:
-    """What fails for all sizes alike."""
+    """The operation and region, since a failure usually concerns all sizes."""
     return cycle["operation"], cycle["region"]

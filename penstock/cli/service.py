@@ -1,4 +1,4 @@
-"""Knows `penstock service`: the commands, units, user and socket of the service, put in place and taken away."""
+"""Knows `penstock service`: installs and removes the service's commands, units, user and socket."""
 
 from __future__ import annotations
 
@@ -114,7 +114,10 @@ def _layout(prefix: Path, root: Path, commands: Path) -> Layout:
 def do(
     actions: Sequence[Action], layout: Layout, troubles: Sequence[str], *, dry_run: bool, as_json: bool
 ) -> None:
-    """All of it, or nothing; what was done is said after it, or what would be. Raises TroubleError."""
+    """Carry out the actions, unless anything stands in the way of one; print what is or would be done.
+
+    Raises TroubleError, also for an action that fails; those before it stay done.
+    """
     if dry_run and not as_json:
         click.echo("\n".join(map(str, actions)))
     if found := [*troubles, *refusals(actions)]:
@@ -129,7 +132,7 @@ def do(
 
 
 def _carry_out_all(actions: Sequence[Action], *, is_said: bool) -> None:
-    own_mask = os.umask(0o022)  # folders that are missing are made for all users, however careful root is
+    own_mask = os.umask(0o022)  # new folders are readable for all users, whatever root's umask is
     done: list[str] = []
     try:
         for action in actions:
@@ -137,7 +140,7 @@ def _carry_out_all(actions: Sequence[Action], *, is_said: bool) -> None:
             done.append(str(action))
     finally:
         os.umask(own_mask)
-        # Not beside each: a reader that leaves, as `grep -q`, ends no installation half way.
+        # Not one by one: a reader that leaves, such as `grep -q`, must not end an installation halfway.
         if is_said and done:
             click.echo("\n".join(done))
 

@@ -1,4 +1,4 @@
-"""Knows `penstock what-if`: advice for conditions that are stated, with no daemon and no queue."""
+"""Knows `penstock what-if`: advice for stated conditions, without a daemon and without a queue."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def what_if_delivery(
 
 
 def _read(file: IO[str]) -> Conditions:
-    """The conditions, or WrongUsageError with every mistake in them."""
+    """The conditions. Raises WrongUsageError, which lists every mistake in them."""
     from penstock.models.sqs.plan import ConditionsError, read_conditions
 
     if file.isatty():
@@ -137,7 +137,7 @@ def _show(document: Mapping[str, Any], conditions: Conditions) -> None:
     rate = text("_per_second", conditions.message_rate_per_second)
     print_table(("", ""), plain, title=f"How to drive the queue at {rate}")
     click.echo()
-    if "collapse_after_seconds" in estimates:  # not what is to be expected of what is told above
+    if "collapse_after_seconds" in estimates:  # under another name: the limits shown above prevent it
         estimates["collapse_without_limits_after_seconds"] = estimates.pop("collapse_after_seconds")
     headings = ("", "low", "expected", "high")
     print_table(headings, estimate_rows(estimates), title="What to expect, nine times of ten")
@@ -151,7 +151,7 @@ def _show(document: Mapping[str, Any], conditions: Conditions) -> None:
 
 
 def _why_never(rescue: Mapping[str, Any], conditions: Conditions) -> str:
-    """What is too slow for what is sent, and what would help."""
+    """What is too slow for the rate of messages, and what would help."""
     if rescue["delete_rate_per_second"] > rescue["receive_rate_per_second"]:
         slow, more = "receivers", "shorten the work" if conditions.work_seconds else "receive on more hosts"
     else:

@@ -1,4 +1,4 @@
-"""Knows `penstock measure list`, `show`, `run` and `report`: published experiments, to be run again."""
+"""Knows `penstock measure list`, `show`, `run` and `report`: published experiments to repeat."""
 
 from __future__ import annotations
 
@@ -246,10 +246,10 @@ def _tell(record: Record) -> None:
 
 
 async def until_signalled(work: Coroutine[Any, Any, ResultT]) -> ResultT:
-    """Its result; who is told to end raises CancelledError when the work has cleaned up."""
+    """The work's result; a signal to end cancels the work, which cleans up and raises CancelledError."""
     working = asyncio.create_task(work)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as below nohup
+        if signal.getsignal(number) is not signal.SIG_IGN:  # ignored under nohup
             asyncio.get_running_loop().add_signal_handler(number, working.cancel)
     return await working
 
@@ -263,7 +263,7 @@ def _run_in_lab(
 
     end_tidily()
     found = run_in_lab(experiment.steps(form), tell)
-    if form is Form.LAB:  # a part of it is kept by nobody: it would be taken for what was measured here
+    if form is Form.LAB:  # a short run is not kept: it would be taken for a measurement of the place
         with ended_by(ArchiveError):
             Archive(directory, experiment, form).write(found)
     _refuse_troubles(found)
@@ -271,7 +271,7 @@ def _run_in_lab(
 
 
 def _refuse_troubles(records: Sequence[Record]) -> None:
-    """If there is nothing else: each was told when it came."""
+    """Raise TroubleError if there is nothing but troubles; each was printed as it came."""
     troubles = [record.reason for record in records if record.reason is not None]
     if troubles and len(troubles) == len(records):
         raise TroubleError(f"nothing was measured; {troubles[0]}")
@@ -402,7 +402,7 @@ def _show_counts(verdicts: Mapping[str, Verdict], *, as_json: bool) -> None:
 
 
 def _taken_out(kept: Path, chosen: Sequence[Experiment]) -> str:
-    """What was measured here, as `--with` reads it."""
+    """What was measured here, in the form that `--with` reads."""
     from penstock.experiments.archive import ArchiveError, newest
 
     with ended_by(ArchiveError):

@@ -1,4 +1,4 @@
-"""Knows `penstock measure`: the measurement application of the published collapse, on a real queue."""
+"""Knows `penstock measure`: the measurement application of the published queue collapse, on a real queue."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _MODES = ("blast", "rate-controlled", "advised")
 _COMMAND = f"penstock measure {DELIVERY.command}"
 _RESCUED = "rescued"
-_LOCAL_REGION = "us-east-1"  # an endpoint of one's own asks for some region, whichever
+_LOCAL_REGION = "us-east-1"  # a self-hosted endpoint needs some region, but any will do
 _SECONDS_MAX = 7 * 86_400.0
 
 
@@ -154,7 +154,7 @@ def _check(given: Mapping[str, Any]) -> None:
 
 
 def _plan(mode: str, given: Mapping[str, Any]) -> ProbePlan[QueueDrive]:
-    """For as long as was asked, whatever it takes."""
+    """A plan limited by its duration alone."""
     from penstock.probes.sqs.queue_application import OPERATION, drive_of
     from penstock.probes.sqs.run import BODY_BYTES
     from penstock.vocabulary import UNKNOWN, Context, Cost, Place, ProbePlan, Reason
@@ -178,7 +178,7 @@ def _plan(mode: str, given: Mapping[str, Any]) -> ProbePlan[QueueDrive]:
 async def _measured(
     modes: Sequence[str], given: Mapping[str, Any]
 ) -> tuple[Mapping[str, Course], str | None, bool]:
-    """What was measured, also when it ended early: why it could not go on, and whether it was interrupted."""
+    """Results by mode, also of a run that ended early; why it could not go on; and whether it was interrupted."""
     from penstock.probes.aws.access import Access
     from penstock.probes.aws.queues import open_message_queues
     from penstock.probes.outside import MessageQueues, RequestError

@@ -1,4 +1,4 @@
-"""Knows `penstock report`: the database, opened for reading only, turned into a page."""
+"""Knows `penstock report`: turns the database, opened read-only, into a page."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 
     _Read: TypeAlias = tuple[list[Observation[Any]], Tally | None]
 
-OBSERVATION_COUNT_MAX = 2000  # of each place, the newest: one by one; all others are counted
-OBSERVATION_COUNT_OF_ONE_PROCESS = 100_000  # more are worth starting others
+OBSERVATION_COUNT_MAX = 2000  # the newest of each place are kept one by one; all others are only counted
+OBSERVATION_COUNT_OF_ONE_PROCESS = 100_000  # with more, other processes are worth starting
 PROCESS_COUNT_MAX = 4
 REPORT_COUNT_MAX, REPORT_COUNT_MAX_PER_USER = 500, 200
 INCONCLUSIVE_COUNT_MAX = 1000
@@ -61,7 +61,7 @@ _HEAD_CHARACTER_COUNT = 4096
 _MOST_USED = ("boto3", "aws-cli", "s5cmd", "rclone")
 CHANGE_COUNT_MAX = 200
 CLIENT_HOUR_COUNT_MAX, HARM_COUNT_MAX = 5000, 500
-HISTORY_COUNT_MAX = 500  # of each context, the newest
+HISTORY_COUNT_MAX = 500  # the newest of each context
 _OUTPUTS = {"html": "penstock-report.html", "markdown": "-", "json": "-"}
 
 
@@ -158,7 +158,7 @@ def _is_stated(name: str) -> bool:
 
 
 def _fleet_page(source: str, form: str) -> str:
-    """Raises TroubleError where nothing is there, or nothing to read it with."""
+    """A fleet's page. Raises TroubleError if there is nothing to read, or no DuckDB to read it with."""
     from penstock.cli.observations import NOT_INSTALLED
 
     try:
@@ -173,7 +173,7 @@ def _fleet_page(source: str, form: str) -> str:
 
 
 def _compared(report: Report, what: str, now: datetime) -> Comparison:
-    """Raises WrongUsageError for what is neither a file, a region, a date nor a time."""
+    """The comparison asked for. Raises WrongUsageError for text that is neither a file, a region, a date nor a time."""
     from penstock.report.comparison import around, with_other, with_region
 
     if Path(what).is_file():
@@ -196,8 +196,8 @@ def _compared(report: Report, what: str, now: datetime) -> Comparison:
 
 
 def _last_report_at(output: Path) -> datetime | None:
-    """When the page that is about to be replaced was made, if it is one of these."""
-    if not output.is_file():  # a pipe would be waited for
+    """When the page that is about to be replaced was made; None if it is not such a page."""
+    if not output.is_file():  # opening a pipe could block
         return None
     try:
         with output.open(encoding="utf-8", errors="replace") as file:
@@ -208,7 +208,7 @@ def _last_report_at(output: Path) -> datetime | None:
 
 
 def _dated() -> datetime:
-    """The date of the page; SOURCE_DATE_EPOCH makes it the same each time (reproducible-builds.org)."""
+    """The date of the page; SOURCE_DATE_EPOCH makes pages reproducible (reproducible-builds.org)."""
     stated = os.environ.get("SOURCE_DATE_EPOCH", "")
     try:
         return datetime.fromtimestamp(int(stated), UTC) if stated else SystemClock().now()
@@ -221,7 +221,7 @@ def _dated() -> datetime:
 def read_material(
     path: Path, configuration: Configuration | None, *, now: datetime, since: datetime | None
 ) -> Material:
-    """All that a report needs out of a database. Raises TroubleError."""
+    """Everything that a report needs from a database. Raises TroubleError."""
     from penstock.daemon.memory.database import StoreDenied, StoreError, StoreMissing
     from penstock.daemon.memory.store import Store
 
@@ -234,7 +234,7 @@ def read_material(
     except (StoreMissing, StoreDenied) as trouble:
         raise TroubleError(str(trouble)) from trouble
     except (StoreError, sqlite3.DatabaseError):
-        pass  # what can be read of it is read row by row
+        pass  # it is damaged: read row by row what can be read
     try:
         return read(*Store.open_salvaged(path, setting_types()))
     except (StoreError, sqlite3.DatabaseError) as trouble:
@@ -252,7 +252,7 @@ def _read(
     *,
     now: datetime,
     since: datetime | None,
-    damage: Sequence[str] | None,  # None: the file is read as it is
+    damage: Sequence[str] | None,  # None: the file is intact
 ) -> Material:
     from penstock.client.targets.unadvised import unadvised_settings
     from penstock.models.model import is_current
@@ -302,7 +302,7 @@ def _read(
 
 
 def copies_of(advice: Recommendation[Any]) -> list[Copy]:
-    """The advice as `penstock export` prints it, for each client; where there is none, its bare values."""
+    """The advice as `penstock export` prints it for each client; its plain values if no client is known."""
     from penstock.api.wire import recommendation_document
     from penstock.client.targets.table import TARGETS
     from penstock.client.targets.target import translate
@@ -319,14 +319,14 @@ def copies_of(advice: Recommendation[Any]) -> list[Copy]:
 
 
 def _bare(advice: Recommendation[Any]) -> str:
-    """The values as they are to be set: counts and bytes to the last one."""
+    """The values in full: counts and bytes to the last one."""
     values = setting_values(advice.setting).items()
     return "\n".join(f"{name} = {int(value) if value == int(value) else value}" for name, value in values)
 
 
 @contextmanager
 def _without_collections() -> Iterator[None]:
-    """Millions of values come and go with no cycle among them: to look for some takes a third of the time."""
+    """Suspend garbage collection: millions of values without cycles come and go, and searching them costs a third."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -339,10 +339,9 @@ def _without_collections() -> Iterator[None]:
 def _read_places(
     store: Store, path: Path | None, counts: Counter[Place], since: datetime | None, fits: Sequence[Fit]
 ) -> tuple[dict[Place, _Read], int]:
-    """What there is of each place, and how many rows nobody understood, of those that `store` has not counted itself.
+    """The observations of each place, and how many rows were unreadable beyond those that `store` has counted itself.
 
-    Several large places of a file are read by processes side by side; each counts its own, so that what comes of it is
-    the same.
+    Several large places of a file are read by parallel processes, each counting its own, with the same result.
     """
     places = [place for place, _ in counts.most_common()]
     worker_count = min(len(places), len(os.sched_getaffinity(0)), PROCESS_COUNT_MAX)
@@ -363,7 +362,7 @@ def _read_places(
 def _read_alone(
     path: Path, place: Place, *, since: datetime | None, fits: Sequence[Fit]
 ) -> tuple[_Read, int]:
-    """One place, in a process of its own; and how many of its rows nobody understood."""
+    """One place, in a process of its own, and how many of its rows were unreadable."""
     from penstock.daemon.memory.store import Store
 
     with closing(Store.open_read_only(path, setting_types())) as store:
@@ -371,7 +370,7 @@ def _read_alone(
 
 
 def _observations(store: Store, place: Place, since: datetime | None, fits: Sequence[Fit]) -> _Read:
-    """The newest that was measured and was reported, oldest first; and all that was measured, counted as it is read."""
+    """The newest measured and reported observations, oldest first, and a tally of all measured ones."""
     from penstock.daemon.cycle.beside import together
     from penstock.report.study import Expectations
     from penstock.report.tally import tally_of
@@ -385,7 +384,7 @@ def _observations(store: Store, place: Place, since: datetime | None, fits: Sequ
     model = OPERATIONS[place.operation].model
     expectations = Expectations(model, next((fit for fit in fits if fit.place == place), None))
     newest: deque[Observation[Any]] = deque(maxlen=OBSERVATION_COUNT_MAX)
-    alike: dict[Any, Any] = {}  # contexts and settings, each held once
+    alike: dict[Any, Any] = {}  # one copy of equal contexts and settings
 
     def passing() -> Iterator[Observation[Any]]:
         for one in store.each_observation(place, since=since):
@@ -394,7 +393,7 @@ def _observations(store: Store, place: Place, since: datetime | None, fits: Sequ
 
     with _without_collections():
         tally = tally_of(passing(), model.measured_value, expectations.means)
-    # What is counted of times is in the tally, and would be nearly all of the memory.
+    # Without the histograms, which are in the tally and would take nearly all of the memory.
     told = [
         replace(
             one,
@@ -409,7 +408,7 @@ def _observations(store: Store, place: Place, since: datetime | None, fits: Sequ
 
 
 def _bounds(fits: Sequence[Fit], configuration: Configuration | None) -> Callable[[Context, Demand], Demand]:
-    """How the daemon bounds what is asked of it: as it is configured, or as it is without any configuration."""
+    """How the daemon bounds a demand: by its configuration, or by the default configuration."""
     from penstock.daemon.board import within_limits
     from penstock.daemon.config import Configuration
 
@@ -429,7 +428,7 @@ def _bounds(fits: Sequence[Fit], configuration: Configuration | None) -> Callabl
 
 
 def _daily_limit(configuration: Configuration, instance_types: set[str]) -> Cost:
-    """As the daemon reckons it; the credits are those of the host, which is known when there was only one."""
+    """The daily budget as the daemon reckons it; with the host's burst credits, if only one instance type was seen."""
     from penstock.daemon.spending.budget import daily_limit
     from penstock.models.burst import ceiling
 
@@ -445,7 +444,7 @@ def _studied(material: Material) -> Report:
 
 
 def _rendered(report: Report, form: str, path: Path, *, is_full: bool) -> Iterable[str]:
-    """Piece by piece; a page with what was measured beside the database, too."""
+    """The page in pieces; HTML includes what was measured beside the database."""
     from penstock.report.document import render_json
     from penstock.report.markdown import render_markdown
 
@@ -459,10 +458,10 @@ def _rendered(report: Report, form: str, path: Path, *, is_full: bool) -> Iterab
 
 
 def _put(pieces: Iterable[bytes], output: Path) -> None:
-    """Replace the file at once, or write into what is no file. Raises OSError, TroubleError.
+    """Replace the file atomically, or write into what is not a regular file. Raises OSError, TroubleError.
 
-    A link is neither followed nor replaced: root may write into a folder where others can put one, and where it leads
-    is not said on the command line.
+    A link is neither followed nor replaced: root may write into a folder where others can put a link, and the command
+    line does not show where it leads.
     """
     from penstock.api.snapshot import write_snapshot
 
@@ -482,14 +481,14 @@ def _put(pieces: Iterable[bytes], output: Path) -> None:
 
 
 def _umask() -> int:
-    """What new files of this process leave out; it can only be read by being set."""
+    """The umask of this process, which can only be read by setting it."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
 
 
 def write_page(pieces: Iterable[str], output: Path) -> None:
-    """What was written is said. Raises TroubleError."""
+    """Write the page and print its name and size. Raises TroubleError."""
     if str(output) == "-":  # in the encoding that the page names, whatever the locale
         cast("TextIOWrapper", sys.stdout).reconfigure(encoding="utf-8")
         sys.stdout.writelines(pieces)

@@ -1,4 +1,4 @@
-"""Knows `penstock tune`: any client, tuned by running it."""
+"""Knows `penstock tune`: tunes any client by running it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from penstock.tuning.state import Trial
     from penstock.vocabulary import ProbePlan
 
-# Those of penstock.tuning.clients, which help does not import.
+# The same as in penstock.tuning.clients, which the help does not import.
 _CLIENTS = ("boto3", "s5cmd", "rclone", "aws")
 _PROBE_COUNT = 12
 _REGIMES = {
@@ -41,7 +41,7 @@ _REGIMES = {
 
 
 class _InterruptedError(TroubleError):
-    """It was interrupted before there was anything to say."""
+    """It was interrupted before there was any result."""
 
     exit_code = INTERRUPTED
 
@@ -89,9 +89,9 @@ def tune() -> None:
 
 
 class _Kind(NamedTuple):
-    """What is tuned: an operation, and how the size of its requests is stated."""
+    """What is tuned: an operation, and how its request size is stated."""
 
-    # Any: a setting of uploads or of downloads.
+    # Any: a setting of uploads or downloads.
     row: Operation[Any, Any]
     option: str
     sizes: str
@@ -101,11 +101,11 @@ class _Kind(NamedTuple):
 
     @property
     def knob(self) -> str:
-        """Of the size."""
+        """The field of the request size."""
         return f"{self.option.removeprefix('--').replace('-', '_')}_bytes"
 
     def ranges(self, threads: tuple[int, int], sizes: tuple[int, int]) -> Ranges:
-        """What the client can be told."""
+        """The settings that the client may be given."""
         from penstock.models.s3.ranges import DownloadRanges, UploadRanges
 
         kind = DownloadRanges if self.row is DOWNLOAD else UploadRanges
@@ -145,7 +145,7 @@ _KINDS = (
 
 
 def _what(kind: _Kind) -> list[Callable[[Any], Any]]:
-    """The options that say what is tuned, and within what."""
+    """The options that say what is tuned, and within which ranges."""
     return [
         click.option(
             "--exec", "command", metavar="CMD", help=f"A command for the shell that {kind.does} once."
@@ -209,11 +209,11 @@ _HOW: list[Callable[[Any], Any]] = [
     click.option("--restart", is_flag=True, help="Forget the trials of an earlier run and begin anew."),
     json_option,
 ]
-"""The options that say how."""
+"""The options that say how to tune."""
 
 
 def _add(kind: _Kind) -> None:
-    """One command of the group."""
+    """Add one command to the group."""
     explained = _EXPLAINED.format(first=kind.help, knob=kind.knob, does=kind.does)
 
     def command(*, as_json: bool, **given: Any) -> None:
@@ -317,7 +317,7 @@ def _command(given: Mapping[str, Any]) -> str:
 
 @contextlib.contextmanager
 def _swept(notes: Path, left: list[Left]) -> Iterator[None]:
-    """What runs of ready-made commands left is removed, before it begins and at the end, and what stays is named."""
+    """Remove what ready-made commands left, before the first run and at the end; name what remains."""
     from penstock.processes.interruption import put_up_with_one
     from penstock.tuning.remains import remove_noted
 
@@ -331,7 +331,7 @@ def _swept(notes: Path, left: list[Left]) -> Iterator[None]:
             _tell(
                 f"Left behind: {remains.url} ({remains.reason}). The same command line tries again to remove it."
             )
-        with contextlib.suppress(OSError):  # it is not empty, or not there
+        with contextlib.suppress(OSError):  # not empty, or missing
             notes.rmdir()
 
 
@@ -340,7 +340,7 @@ def _left_document(left: Sequence[Left]) -> dict[str, Any]:
 
 
 class _Teller:
-    """Tells on standard error what is tried and what came of it."""
+    """Prints on standard error what is tried, and its outcome."""
 
     def __init__(self, task: Task, done: Sequence[Trial], path: Path, notes: Path) -> None:
         self._task = task
@@ -361,7 +361,7 @@ class _Teller:
         self._is_line_open = True
 
     def ended(self, trial: Trial) -> None:
-        """It is over. What it reports may be hard to believe, which is said once; what it left is tried again."""
+        """Print a trial's outcome, warn once if its report is implausible, and try again to remove leftovers."""
         from penstock.tuning.remains import remove_noted
         from penstock.tuning.session import doubt_about
 
@@ -374,7 +374,7 @@ class _Teller:
         remove_noted(self._notes)
 
     def close(self) -> None:
-        """No more trials: one that was begun did not end."""
+        """End the line of a trial that was begun and did not end."""
         if self._is_line_open:
             _tell("not finished")
 
@@ -424,7 +424,7 @@ def _show(kind: _Kind, document: Mapping[str, Any]) -> None:
 
 
 def _described_limit(limit: Mapping[str, int]) -> str:
-    """What was concluded from failures, so that nobody takes it for measured."""
+    """A limit that was concluded from failures, worded so that nobody takes it for a measurement."""
     count = limit["failed_probe_count"]
     runs = "1 run" if count == 1 else f"{count} runs"
     if "thread_count_max" in limit:
@@ -448,6 +448,6 @@ def _remark(trial: Mapping[str, Any]) -> str:
 
 
 def _tell(message: str, *, nl: bool = True) -> None:
-    """On standard error, which may be a terminal that was closed."""
+    """Print to standard error, which may be a closed terminal."""
     with contextlib.suppress(OSError):
         click.echo(message, err=True, nl=nl)

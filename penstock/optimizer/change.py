@@ -1,4 +1,4 @@
-"""Knows what a change of a place comes to: what was learned and advised before it, beside what is now."""
+"""Knows how a change of a place is described: what was learned and advised before it, and what is now."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.vocabulary import AdviceMoved, Change, Context, Demand, Estimate, 
 
 
 def is_same_change(fit: Fit, known: Change[Any] | None) -> bool:
-    """Whether the change that this fit found is the one that is known."""
+    """Whether the change that this fit found is the known one."""
     return known is not None and not is_newly_changed(fit, known.known_until)
 
 
@@ -25,10 +25,10 @@ def described(
     known: Change[Any] | None,
     now: datetime,
 ) -> Change[Any]:
-    """The change that `after` found. `advised` stood before it, `advising` stands now.
+    """The change that the fit `after` found. `advised` is the advice before it, `advising` the present one.
 
-    The first fits after a change know little of the new place: the same change, already `known`, is described again
-    from what is known by now.
+    The first fits after a change know little about the new state, so a change that is already `known` is described
+    again with what has been learned since.
     """
     assert after.changed_at is not None
     newest_at = after.newest_observation_at or now
@@ -60,7 +60,7 @@ def described(
 def _moved(
     model: PerformanceModel[Any], before: Fit, after: Fit, advised: Recommendation[Any]
 ) -> Moved | None:
-    """What the setting of then was expected to do, and what is expected of it now."""
+    """What the earlier setting was expected to do, and what is expected of it now; None if unknown."""
     if not is_current(before, model):
         return None
     then, now = (_value(model, fit, advised) for fit in (before, after))

@@ -1,8 +1,8 @@
-"""Knows which setting is advised: the fewest connections and least memory that are worth what they bring, within reach.
+"""Knows which setting is advised: within reach of measurements, the best balance of throughput and connections.
 
-What the SDK does by itself is what all advice is held against, by the draws of the posterior that both share. Advice is
-never expected to fall further behind that than the demand's aim allows of the best; where it gains no more than that
-and takes as many connections, the SDK's own setting is advised.
+All advice is compared with the SDK's default, using the same draws of the posterior for both. The advice is never
+expected to be worse than the default by more than the demand's objective allows. If it gains no more than that and
+needs as many connections, the default itself is advised.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from penstock.optimizer import evidence, objective, reach
 from penstock.optimizer.comparison import gain, sdks_own
 from penstock.vocabulary import Context, Demand, Objective, Place
 
-_KEEP_WITHIN = 0.01  # of the best, beyond what is tolerated anyway: advice that stands is kept
+_KEEP_WITHIN = 0.01  # of the best: how much more than other settings standing advice may fall behind
 _SINCE_CHANGE_MIN = 3  # measurements
-_STEADY_SINCE_CHANGE = 6  # measurements: up to here each of them moves the advice by a step at the most
+_STEADY_SINCE_CHANGE = 6  # measurements; before, each of them moves the advice by one step at most
 
 
 def choose(
@@ -28,14 +28,14 @@ def choose(
     fit: Fit,
     context: Context,
     demand: Demand,
-    candidates: list[Any],  # settings of the model's own type; as is what is returned
+    candidates: list[Any],  # settings of the model's own type, like the result
     *,
-    near: list[Any],  # of these, within reach
-    standing: Any,  # another, or None
+    near: list[Any],  # those of the candidates that are within reach
+    standing: Any,  # the setting advised so far, or None
 ) -> Any:
-    """The setting to advise: the best bargain, or the SDK's own, or the one that stands where that is as good.
+    """The setting to advise: the best bargain, the SDK's default, or the standing setting if that is as good.
 
-    After a change the one that stands goes by steps, and not before a few measurements were made.
+    After a change of the place, the advice stands until a few measurements have been made, and then moves in steps.
     """
     own = sdks_own(model, fit, context, demand)
     may_stand = standing is not None and _may_stand(model, fit, context, demand, [standing, *candidates])
@@ -43,14 +43,16 @@ def choose(
     if may_stand and since is not None and sum(cell.count for cell in since) < _STEADY_SINCE_CHANGE:
         near = reach.a_step_from(standing, near) or near
     others = [own] * (own in candidates) + [standing] * may_stand
-    settings = list(dict.fromkeys([*near, *others]))  # what the SDK does by itself needs no daring
+    # The SDK's default need not be within reach: it is what happens without advice.
+    settings = list(dict.fromkeys([*near, *others]))
     appraisal = model.appraise(fit, context, settings, demand)
     share, least = objective.required_share(demand.objective), 0.0
     if own in settings:
         least = share * float(objective.utility(appraisal, demand.objective)[settings.index(own)])
     chosen = [objective.choose(appraisal, demand.objective, least=least)]
     if may_stand and (fit.suspicion.is_surprised or _is_new_since_change(model, since)):
-        return standing  # the next measurement, which comes soon, tells more
+        # The next measurement comes soon and tells more.
+        return standing
     if may_stand and _is_as_good(appraisal, demand, settings.index(standing), chosen[0]):
         chosen.insert(0, settings.index(standing))
     if own is None:
@@ -67,12 +69,12 @@ def choose(
 def within_reach(
     model: PerformanceModel[Any], fit: Fit, context: Context, demand: Demand, settings: list[Any]
 ) -> list[Any]:
-    """The settings near a measured one, once enough were measured: beyond, the physics would speak alone.
+    """The settings close to a measured one, once enough were measured: farther away only the physics supports advice.
 
-    Where the physics is known to be wrong, near means almost there. Where nothing was measured but reported, near is
-    near what would be advised without the reports, or near what several users reported alike. Where nothing that would
-    serve is near, as for ranges that are smaller than any that was measured, threads alone are held. Threads that the
-    application's own work holds dare nothing.
+    If the physics is known not to fit, only settings very close to a measured one count. If there are only reports,
+    settings count that are close to the advice without reports, or to what several users reported alike. If no setting
+    is close enough, as for ranges smaller than any measured, only the number of threads is limited. Threads that are
+    busy with the application's own work do not count.
     """
     if fit.is_from_reports:
         return reach.near_reported(model, fit, context, settings, anchor=_anchor(model, fit, context, demand))
@@ -84,7 +86,7 @@ def within_reach(
 
 
 def _anchor(model: PerformanceModel[Any], fit: Fit, context: Context, demand: Demand) -> Any:
-    """What would be advised without the reports."""
+    """The setting that would be advised without the reports."""
     before = fit.unreported or from_tables(model, context.place)
     calm = unmeasured(model, before, context, demand)
     candidates = list(model.candidates(before, context, calm))
@@ -93,7 +95,7 @@ def _anchor(model: PerformanceModel[Any], fit: Fit, context: Context, demand: De
 
 
 def unmeasured(model: PerformanceModel[Any], fit: Fit, context: Context, demand: Demand) -> Demand:
-    """The demand with no more threads than are near the SDK's default, where nothing was measured."""
+    """The demand; if nothing was measured, limited to a small multiple of the SDK's default number of threads."""
     if fit.observation_count > 0:
         return demand
     most = reach.most_unmeasured(model, context)
@@ -101,14 +103,14 @@ def unmeasured(model: PerformanceModel[Any], fit: Fit, context: Context, demand:
 
 
 def default_setting(model: PerformanceModel[Any], context: Context, demand: Demand) -> Any:
-    """What the SDK does, or the most of it that the demand's limits allow."""
+    """The SDK's default, or the setting closest to it that the demand's limits allow."""
     setting = model.default_setting(context)
     if demand.thread_count_max is None and demand.memory_bytes_max is None:
         return setting
     return _default_within(model, context, demand)  # type: ignore[arg-type]  # as in `from_tables`
 
 
-# Until something is measured, all advice that stands is worked out with every snapshot.
+# Until something is measured, every snapshot computes all standing advice anew.
 @lru_cache(maxsize=64)
 def _default_within(model: PerformanceModel[Any], context: Context, demand: Demand) -> Any:
     setting, table = model.default_setting(context), from_tables(model, context.place)
@@ -121,8 +123,8 @@ def _default_within(model: PerformanceModel[Any], context: Context, demand: Dema
 
 
 def from_tables(model: PerformanceModel[Any], place: Place) -> Fit:
-    """What is known of a place where nothing was seen; asked for with every question about it, and always the same."""
-    return _from_tables(model, place)  # type: ignore[arg-type]  # models are values, or the only one of their kind
+    """The fit of a place without observations. It is cached, because every question about the place needs it."""
+    return _from_tables(model, place)  # type: ignore[arg-type]  # models are values, or singletons
 
 
 @lru_cache(maxsize=64)
@@ -131,14 +133,14 @@ def _from_tables(model: PerformanceModel[Any], place: Place) -> Fit:
 
 
 def _since_change(fit: Fit, context: Context) -> list[Cell] | None:
-    """What was measured since the place became a new one; None where it did not, or where nothing was measured."""
+    """The cells measured since the place changed to a new state; None if it did not, or if there are only reports."""
     if fit.changed_at is None or fit.earlier or fit.is_from_reports:
         return None
     return [c for c in fit.cells if evidence.is_current(c, fit) and evidence.is_about(c, context)]
 
 
 def _is_new_since_change(model: PerformanceModel[Any], since: list[Cell] | None) -> bool:
-    """Whether little was measured since the place changed, or all of it with about as many threads."""
+    """Whether there are few measurements since the change, or all of them with about the same number of threads."""
     if since is None:
         return False
     threads = evidence.thread_counts(model, since)
@@ -147,9 +149,9 @@ def _is_new_since_change(model: PerformanceModel[Any], since: list[Cell] | None)
 
 
 def _is_as_thrifty(appraisal: Appraisal, demand: Demand, own: int, chosen: int) -> bool:
-    """Whether the SDK's own setting is good enough as well, and takes no more connections than what was chosen.
+    """Whether the SDK's default is good enough as well, and needs no more connections than the chosen setting.
 
-    Who is frugal is told what takes the least of everything.
+    Never for the objective `frugal`, for which the chosen setting needs the least of everything.
     """
     is_good = objective.rank(appraisal, demand.objective)[own] < np.inf
     few = appraisal.connection_count[own] <= appraisal.connection_count[chosen]
@@ -159,7 +161,7 @@ def _is_as_thrifty(appraisal: Appraisal, demand: Demand, own: int, chosen: int) 
 def _may_stand(
     model: PerformanceModel[Any], fit: Fit, context: Context, demand: Demand, settings: list[Any]
 ) -> bool:
-    """Whether old advice, the first setting, keeps the limits and is as near to what was measured as new has to be."""
+    """Whether the standing advice, the first of the settings, keeps the limits and is within reach as new advice is."""
     old = settings[:1]
     if not objective.is_within(old, model.appraise(fit, context, old, demand), demand)[0]:
         return False

@@ -1,4 +1,4 @@
-"""Knows what a setting is worth beside another one: beside what the SDK does by itself, or any client's default."""
+"""Knows how a setting compares with another one: the SDK's default, or that of any client."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from penstock.optimizer import objective
 from penstock.units import counted, ends, number
 from penstock.vocabulary import Context, Demand, Estimate, setting_values
 
-_ALIKE_WITHIN = 0.02  # of what the SDK does by itself: as near as `throughput` is advised to the best
+_ALIKE_WITHIN = 0.02  # of the SDK's default; advice may be this much worse than it
 
 
 def gain(
     model: PerformanceModel[Any], fit: Fit, context: Context, demand: Demand, *, setting: Any, reference: Any
 ) -> Estimate:
-    """How many times as well as the reference a setting serves the demand's aim on average, with its 90 % interval.
+    """The average gain of a setting over a reference for the demand's objective: a factor, with its 90 % interval.
 
-    Both are of the model's own type. What is expected is the ratio of the two predictions, but for what happens seldom
-    and costs much: a request that comes late.
+    Both are of the model's own type. The expected gain is the ratio of the two predictions, except that it includes
+    what is rare and expensive: late requests.
     """
     if setting == reference:
         return Estimate(1.0, 1.0, 1.0)
@@ -31,7 +31,7 @@ def gain(
 
 
 def sdks_own(model: PerformanceModel[Any], fit: Fit, context: Context, demand: Demand) -> Any:
-    """What the SDK does by itself as it may be advised; None where the demand's limits exclude it."""
+    """The SDK's default as it can be advised; None if it cannot, or if the demand's limits exclude it."""
     own = model.advisable_default(fit, context, demand)
     if own is None:
         return None
@@ -50,7 +50,7 @@ def comparison_words(
     over_default: Estimate,
     why_less: str,
 ) -> str:
-    """What a setting is worth beside the SDK's own, in a sentence; `why_less` is said where that does more."""
+    """A sentence that compares a setting with the SDK's default; `why_less` explains why it does less, if it does."""
     default, ratio = model.default_setting(context), over_default.expected
     if setting == model.advisable_default(fit, context, demand):
         words = "This is what boto3 does by itself"

@@ -1,7 +1,7 @@
-"""Knows the one case that is put to the optimizer, and its answer: history in, fit and proposal out.
+"""Knows the question that the daemon puts to the optimizer, and its answer: history in, fit and proposal out.
 
-Everything that is slow happens behind `deliberate`. The daemon calls it in a short-lived process of its own, so that
-nothing here ever runs while a probe is in flight, and never imports scikit-optimize itself.
+Everything slow happens inside `deliberate`. The daemon calls it in a short-lived process, never while a probe is in
+flight, so that the daemon itself never imports scikit-optimize.
 """
 
 from __future__ import annotations
@@ -28,13 +28,12 @@ from penstock.vocabulary import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case(Generic[SettingT]):
-    """All that the answer depends on: the same case always has the same answer.
+    """Everything that the answer depends on: the same case always has the same answer.
 
-    `observations` are those of the place, oldest first, any size. `next_context` is the context that is due for a
-    probe, or None to fit only; `cost_max` is what that probe may cost at the most. `prior` is the fit of a neighbour,
-    of which only that counts which it hands on. `fit` is the conclusion of an earlier case about exactly these
-    observations, when there was one; it saves the work of fitting again. `avoided` are settings that could not be
-    measured lately: they are not tried again.
+    `observations` are those of the place, of any size. `next_context` is the context that is due for a probe, or None
+    to fit only; `cost_max` is the most that this probe may cost. `prior` is the fit of a neighbour; only what the
+    neighbour learned by itself is used. `fit` is the fit of an earlier case with exactly these observations, if there
+    is one, which saves fitting again. `avoided` are settings that could not be measured lately; they are not tried.
     """
 
     place: Place
@@ -46,18 +45,18 @@ class Case(Generic[SettingT]):
     demand: Demand = field(default_factory=Demand)
     fit: Fit | None = None
     avoided: tuple[SettingT, ...] = ()
-    tariff: Tariff = FREE  # what a probe of `next_context` is charged
-    is_first: bool = False  # of `next_context` since the daemon began, or since one failed
-    asks_again: bool = False  # what is measured is a client, which waits after a refusal; a probe does not
+    tariff: Tariff = FREE  # the prices for a probe of `next_context`
+    is_first: bool = False  # the first probe of `next_context` since the daemon began, or since one failed
+    asks_again: bool = False  # a client is measured, which waits after a refusal; a probe does not wait
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conclusion(Generic[SettingT]):
-    """The fit after all observations, and what to try next (None when nothing was asked or nothing is affordable).
+    """The fit after all observations, and what to try next (None if nothing was asked, or nothing is affordable).
 
-    `memory_bytes_min` is what every setting holds at least, where the demand allows less: then nothing is tried.
-    `believed` are the reports of applications that may stand in for probes, because they agree with what was measured
-    or nothing was; None when the fit was given, and nobody was heard.
+    `memory_bytes_min` is the least memory that any setting needs, if the demand allows less; then nothing is tried.
+    `believed` are the reports that may replace probes, because they agree with measurements or there are none; None
+    if the fit was given, so that no reports were examined.
     """
 
     fit: Fit
@@ -67,14 +66,14 @@ class Conclusion(Generic[SettingT]):
     memory_bytes_min: int | None = None
 
 
-KNOWN_COUNT = 16  # observations: from here on a place needs no neighbour, who would cost a second fit
+KNOWN_COUNT = 16  # observations; from here on a place needs no neighbour, which would cost a second fit
 
 
 def deliberate(model: PerformanceModel[Any], case: Case[Any]) -> Conclusion[Any]:
     """Fit the model to the history and propose the next probe.
 
-    What is dared is judged by own measurements alone, here and at the neighbour: a report of a thousand connections
-    is no proof that they are harmless.
+    How many connections a probe dares depends on own measurements alone, here and in the neighbouring place: a report
+    of a thousand connections does not prove that they are harmless.
     """
     history = tuple(sorted(case.observations, key=lambda o: o.started_at))
     probes = reports.own(history)
@@ -104,7 +103,7 @@ def deliberate(model: PerformanceModel[Any], case: Case[Any]) -> Conclusion[Any]
 
 
 def _bears(case: Case[Any]) -> bool:
-    """Whether a neighbour bore what would be asked here; what another operation says is no such proof."""
+    """Whether a neighbour's own measurements of this operation show what connections can be dared here."""
     prior = case.prior
     if prior is None or prior.is_from_reports:
         return False
@@ -113,23 +112,23 @@ def _bears(case: Case[Any]) -> bool:
 
 @runtime_checkable
 class KnowsLateRefusals(Protocol):
-    """A model for which a long transfer may be refused in its course, which no probe sees."""
+    """A model of an operation whose long transfers may be refused midway, which no probe sees."""
 
     def refused_late(
         self, probes: Sequence[Observation[Any]], reports: Sequence[Observation[Any]]
     ) -> Sequence[Observation[Any]]:
-        """The reports that tell of that, and of nothing else."""
+        """The reports that show such late refusals, and are evidence of nothing else."""
         ...
 
     def aware_of(self, fit: Fit, probes: Sequence[Observation[Any]], late: Sequence[Observation[Any]]) -> Fit:
-        """The fit that knows it."""
+        """The fit, completed with what these reports show."""
         ...
 
 
 def _learn(
     model: PerformanceModel[Any], case: Case[Any], history: tuple[Observation[Any], ...]
 ) -> Conclusion[Any]:
-    """From own measurements and reports; those of late refusals are heard apart."""
+    """Learn from own measurements and reports; reports of late refusals are treated separately."""
     probes, reported = reports.own(history), reports.reported(history)
     if not isinstance(model, KnowsLateRefusals):
         return _learn_together(model, case, probes, reported)
@@ -145,7 +144,7 @@ def _learn_together(
     probes: tuple[Observation[Any], ...],
     reported: tuple[Observation[Any], ...],
 ) -> Conclusion[Any]:
-    """The fit to own measurements, and then to those reports as well that are believed beside it."""
+    """Fit own measurements, and then fit again with the reports that are believed beside them."""
     fit = _fit(model, case, probes, measured=probes)
     alone = _alone(model, case, fit, probes)
     if not reported:
@@ -173,10 +172,10 @@ def _from_reports(
     *,
     were_measured: bool,
 ) -> Conclusion[Any]:
-    """From reports that nothing measured stands beside; `before` is what is known without them.
+    """Learn from reports alone; `before` is the fit without them.
 
-    Where they contradict what was measured long ago, that is where belief begins, and they stand in for no probe: one
-    would tell more.
+    If they overrule old measurements, the fit to these is their prior, and the reports replace no probes, because a
+    probe would tell more.
     """
     learned_from = hearing.learned_from
     case = replace(case, prior=before) if were_measured else case
@@ -205,7 +204,7 @@ def _fit(
     measured: tuple[Observation[Any], ...],
     corroborated: tuple[Observation[Any], ...] = (),
 ) -> Fit:
-    """The fit, with what counts as measured: advice stays near it, so reports must not say where that is."""
+    """The fit with cells of the `measured` observations only: advice stays near cells, which reports must not move."""
     prior = handed_on(case.prior) if case.prior else None
     learned = model.fit(case.place, history, prior=prior, seed=case.seed)
     told = prior.cells if prior and prior.place == case.place else ()
@@ -215,7 +214,7 @@ def _fit(
 def _alone(
     model: PerformanceModel[Any], case: Case[Any], fit: Fit, history: tuple[Observation[Any], ...]
 ) -> Fit:
-    """The fit to the same history without the neighbour; where nothing was seen there is nothing to hand on."""
+    """The fit to the same history without the neighbour; `fit` itself if there was no neighbour or no history."""
     if case.prior is None or not history:
         return fit
     return model.fit(case.place, history, prior=None, seed=case.seed)

@@ -1,4 +1,4 @@
-"""Knows what was measured at which setting, in the form that travels with a fit: the advice rests on it."""
+"""Knows how measurements are summarised by setting, as cells that accompany a fit and support its advice."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from penstock.models.model import Array, Cell, Fit, PerformanceModel, speaks_of_
 from penstock.optimizer import objective
 from penstock.vocabulary import Context, Observation, setting_values
 
-STEP_RATIO_MAX = 4.0  # connections of what is tried next over the most that went well
-_CELL_COUNT_MAX = 64  # the newest: as many as observations that are learned from
+STEP_RATIO_MAX = 4.0  # connections of the next probe over the most that went well
+_CELL_COUNT_MAX = 64  # the newest cells: as many as observations that a fit learns from
 _SIZE_RATIO = 1.5  # payloads within this ratio count as the same size
 
 
 def is_about(cell: Cell, context: Context) -> bool:
-    """Whether it was measured at about this payload size."""
+    """Whether the cell was measured at about this payload size."""
     return _is_similar(cell.payload_size_bytes, context.payload_size_bytes)
 
 
 def is_current(cell: Cell, fit: Fit) -> bool:
-    """Whether it was measured since the place is what it is now."""
+    """Whether the cell was measured while the place was in its present state."""
     return fit.is_about(cell.newest_at)
 
 
 def is_same_size(one: Context, other: Context) -> bool:
-    """Whether what was measured at one payload size counts as measured at the other."""
+    """Whether measurements at one of these payload sizes count for the other."""
     return _is_similar(one.payload_size_bytes, other.payload_size_bytes)
 
 
@@ -44,9 +44,9 @@ def attach(
     corroborated: Sequence[Observation[Any]] = (),
     told: Sequence[Cell] = (),
 ) -> Fit:
-    """The fit with the cells of its observations, and of those that more than one user reported.
+    """The fit with the cells of these observations, and of reports that more than one user corroborates.
 
-    `told` is what other hosts of the same place measured.
+    `told` are the cells of other hosts in the same place.
     """
     return replace(
         fit,
@@ -59,14 +59,14 @@ def attach(
 
 
 def thread_counts(model: PerformanceModel[Any], cells: Sequence[Cell]) -> Array:
-    """All threads of each cell."""
+    """The total number of threads of each cell: shape (cells,)."""
     return objective.thread_counts([model.setting_type(**cell.setting) for cell in cells])
 
 
 def _cells(
     fit: Fit, model: PerformanceModel[Any], observations: Sequence[Observation[Any]]
 ) -> tuple[Cell, ...]:
-    """By setting, what was in use counts and not what was allowed; apart what the place did while it was another."""
+    """One cell for each size and setting that was really used, apart for the present and other states of the place."""
     groups: dict[tuple[Any, ...], list[Observation[Any]]] = {}
     for allowed in observations:
         if not speaks_of_setting(model, allowed):
@@ -74,7 +74,8 @@ def _cells(
         observation = replace(allowed, setting=model.in_use(allowed))
         place = (observation.context.payload_size_bytes, fit.is_about(observation.started_at))
         key = (*place, *setting_values(observation.setting).values())
-        groups[key] = [*groups.pop(key, ()), observation]  # what was measured last is last
+        # Removed and added again, so that the groups are in the order of their newest measurements.
+        groups[key] = [*groups.pop(key, ()), observation]
     return tuple(_cell(model, group) for group in list(groups.values())[-_CELL_COUNT_MAX:])
 
 

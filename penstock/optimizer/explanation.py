@@ -1,4 +1,4 @@
-"""Knows how advice explains itself: what is expected, on what that rests, what limits it, and what is not dared."""
+"""Knows how advice is explained: what is expected, on what basis, what limits it, and what it does not dare yet."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _LIMITS = LIMITS | {
     "demand": "this carries what was asked for",
     "unsure": "what limits it cannot be told from what was measured",
 }
-_DEMAND_SHARE = 0.98  # of a rate that was asked for: what comes so near carries it
+_DEMAND_SHARE = 0.98  # of the demanded rate; less falls short of it
 
 
 def expectation(metric: str, prediction: Prediction, aim: str, basis: Basis, limit: str) -> str:
-    """What is expected with the setting, what it was chosen for, on what that rests, and what is in the way."""
+    """A sentence: what is expected of the setting, what it was chosen for, on what basis, and what limits it."""
     expected = prediction.get(metric)
     reached = f"Expects {_range(metric, expected)}" if expected is not None else "Follows the model"
     rest = {
@@ -37,7 +37,7 @@ def expectation(metric: str, prediction: Prediction, aim: str, basis: Basis, lim
 
 
 def aim_words(demand: Demand) -> str:
-    """What the setting is chosen for."""
+    """What the setting is chosen for, as a phrase."""
     return {
         "throughput": "connections that pay off",
         "peak": "connections that peak throughput takes",
@@ -47,7 +47,7 @@ def aim_words(demand: Demand) -> str:
 
 
 def limit_words(model: PerformanceModel[Any], prediction: Prediction, demand: Demand, bottleneck: str) -> str:
-    """What is in the way; of a demand, whether it is met by what is expected."""
+    """What limits the setting and, if a rate was demanded, whether the setting is expected to carry it."""
     limit = _LIMITS.get(bottleneck, "what limits it is not known yet")
     expected, asked = prediction.get(model.value_metric), demand.message_rate_per_second
     if expected is None or asked is None or expected.expected >= asked:
@@ -59,13 +59,13 @@ def limit_words(model: PerformanceModel[Any], prediction: Prediction, demand: De
 
 
 def falls_short(model: PerformanceModel[Any], prediction: Prediction, demand: Demand) -> bool:
-    """Whether clearly less is expected than the rate that was asked for."""
+    """Whether clearly less than the demanded rate is expected."""
     expected, asked = prediction.get(model.value_metric), demand.message_rate_per_second
     return expected is not None and asked is not None and expected.expected < _DEMAND_SHARE * asked
 
 
 def suspicion_words(fit: Fit) -> Iterator[str]:
-    """What speaks for a change, while one is suspected."""
+    """A sentence on the evidence for a change, while one is suspected."""
     suspicion = fit.suspicion
     if not suspicion.is_raised:
         return
@@ -81,7 +81,7 @@ def suspicion_words(fit: Fit) -> Iterator[str]:
 
 
 def undared_words(candidates: list[Any], near: list[Any], setting: Any) -> Iterator[str]:
-    """Why twice as many would bring more and are not advised, where the most that is dared was chosen."""
+    """A sentence that more threads need to be probed first, if the setting has the most threads that are dared."""
     advised, dared, most = (
         objective.thread_counts(some).max(initial=0.0) for some in ([setting], near, candidates)
     )

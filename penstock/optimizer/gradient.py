@@ -1,15 +1,15 @@
-"""Knows what one more measurement is worth: how much better the advice would be for it.
+"""Knows the worth of one more measurement: how much better the advice is expected to become with it.
 
-That is the knowledge gradient: on average over what the measurement may turn out to be. With posterior mean m_z of the
-logarithm of the value of setting z, less its price, covariances S as they are believed (`Belief`), and noise sigma,
+This is the knowledge gradient, an average over the possible results of the measurement. With the posterior mean m_z of
+the logarithm of the value of setting z less its price, the covariance S of all settings (`Belief`), and noise sigma,
 
     gain(x) = max_k (E_t max_z exp(a_z - b_z^2 / 2 + t b_z) / max_z exp(a_z) - 1) / k,
     a_z     = m_z + S_zz / 2,    b_z(x) = S_zx / sqrt(S_xx + sigma^2 / k),    t ~ N(0, 1),
 
-of k measurements in a row, for where noise is great none would change the advice by itself (Frazier and Powell 2010,
-"Paradoxes in learning and the marginal value of information"). Correlations that the number of draws cannot tell from
-none count as none. A measurement of what is hopeless still counts when it tells something about what is not: a few
-threads show what one connection can do.
+for k measurements in a row, because a single one changes nothing where noise is great (Frazier and Powell 2010,
+"Paradoxes in learning and the marginal value of information"). Correlations that so few draws cannot tell from chance
+are shrunk to zero. Measuring a hopeless setting is worth something if it tells about others: a few threads show what
+one connection can do.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ import numpy as np
 
 from penstock.models.model import Array, Belief
 
-# Standard deviations: what is not the best though it were so much better and the best so much worse.
+# Standard deviations: a setting is hopeless if it cannot be the best though it were so much better and the best so much
+# worse.
 _HOPELESS = 3.0
 _AHEAD_COUNTS = (1, 3, 10)  # measurements that the gradient looks ahead
 _NODE_COUNT = 11  # of the quadrature over t
-# What a standard deviation of belief is worth by itself, when no measurement would change the advice, as a share of
-# what is expected of the setting: nobody is curious about what is hopeless.
+# The worth of a standard deviation of belief by itself, for when no measurement would change the advice. It is a share
+# of what is expected of the setting, so that hopeless settings are worth little.
 _CURIOSITY = 1e-3
 
 
 def knowledge_gradient(belief: Belief, sigma: float) -> Array:
-    """Expected relative improvement of the advice from one measurement of each setting.
+    """The expected relative improvement of the advice from measuring each setting: shape (settings,).
 
-    Where no single measurement would change the advice a few of them may: what each of those adds counts.
+    If a single measurement would change nothing but several might, it is the improvement from several, per measurement.
     """
     nodes, masses = np.polynomial.hermite_e.hermegauss(_NODE_COUNT)
     masses = masses / masses.sum()

@@ -1,11 +1,11 @@
 """Knows how to choose the next probe: the one that is expected to improve the advice most for its price.
 
-A cold place is entered gently: the model's ramp first, and never more than four times the connections that went
-well before. From then on each affordable setting is judged by its knowledge gradient (`gradient`), divided by the price
-of the probe as a share of what a probe may cost.
+An unknown place is probed gently: first the model's ramp, and never more than four times the connections that went
+well before. From then on each affordable setting is judged by its knowledge gradient (`gradient`), divided by the
+square root of the probe's price as a share of what a probe may cost.
 
-A model that has a belief about settings together is asked for it; for the others, and where the physics does not
-describe the place, it is that of scikit-optimize's Gaussian process (`surrogate`).
+The gradient needs a joint belief about all settings. If the model has none, or if its law does not describe the place,
+that of scikit-optimize's Gaussian process is used (`surrogate`).
 """
 
 from __future__ import annotations
@@ -44,32 +44,32 @@ from penstock.vocabulary import (
     Tariff,
 )
 
-_NEIGHBOUR_RATIO_MAX = 1.25  # connections of a first probe over what would be advised by a neighbour's fit
-_PAYS = 1.15  # a step of the ramp must bring so much, or the ramp is over
-# Connections of what is tried next, over the most that paid though some requests were refused.
+_NEIGHBOUR_RATIO_MAX = 1.25  # connections of a first probe over those advised from a neighbour's fit
+_PAYS = 1.15  # the gain that each step of the ramp must bring, or the ramp ends
+# Connections of the next probe, over the most that paid off although some requests were refused.
 _REFUSED_STEP_RATIO_MAX = 2.0
-_CLIMB_COUNT = 24  # of the best within one step, the first that is affordable
-_PRICED_COUNT = 12  # the most telling: only these are priced
-# Probes of this payload size: one of so many is made near the advice once a dozen are known. A change is mostly felt
-# there: with one of six it was noticed after 8.5 probes (median of 42 uploads that changed), with one of three after 4.
+_CLIMB_COUNT = 24  # the best settings within one step, of which the first affordable one is tried
+_PRICED_COUNT = 12  # the settings with the greatest gradients; only these are priced
+# After a dozen probes of this payload size, one in three is made near the advice, where changes mostly show: with one
+# in six a change was noticed after 8.5 probes (median of 42 uploads that changed), with one in three after 4.
 _VERIFY_EVERY = 3
 _VERIFY_AFTER = 12
-_VERIFY_OCTAVES = 0.5  # of each knob: what was measured so near to the advice has verified it
-# Probes since a change: one of so many is made as it was before, where that did clearly better.
+_VERIFY_OCTAVES = 0.5  # in each knob: a measurement this close to the advice verifies it
+# One in so many probes since a change repeats the best setting of before, if that did clearly better.
 _REVISIT_EVERY = 6
-# Measurements near the incumbent, among the latest, while a change is suspected: others tell what has changed. Where
-# the same setting was asked for twice in a row, and moved a little with each, it took five probes of six.
+# While a change is suspected, so many of the latest probes are made near the advice; the others find out what changed.
+# Requiring the same setting twice in a row took five of six probes, because it moved a little with each.
 _SUSPECT_REPEATS = 2
 _SUSPECT_AMONG = 4
-_NOISE_MIN = 0.04  # of the logarithm: that no measurement varies by less is not learned from a few
-_SURPASSES = 1.15  # times the best that is expected: a surprise that is looked at again where it was
-_REPEAT_WINDOW = 10  # probes: what was measured among them tells less when it is measured again
-_PRICE_FLOOR = 0.05  # of what a probe may cost: the cheapest probe still takes its turn
+_NOISE_MIN = 0.04  # of the logarithm: a few measurements that agree do not show that noise is smaller
+_SURPASSES = 1.15  # times the best expected value: such a surprise is measured again at its own setting
+_REPEAT_WINDOW = 10  # probes; measuring again what was measured among them tells less
+_PRICE_FLOOR = 0.05  # of what a probe may cost, so that even the cheapest probe has a price
 
 
 @dataclass(frozen=True, kw_only=True)  # without slots: what is appraised is kept
 class Quest:
-    """What a proposal is made from. `history` is that of the place, oldest first; `fit` has learned from it."""
+    """What a proposal is made from. `history` has the probes of the place, oldest first; `fit` has learned from it."""
 
     model: PerformanceModel[Any]
     fit: Fit
@@ -81,11 +81,11 @@ class Quest:
     has_prior: bool = False
     avoided: tuple[Any, ...] = ()  # settings that could not be measured lately
     tariff: Tariff = FREE
-    is_first: bool = False  # of this context, since the daemon began or since one failed
-    asks_again: bool = False  # what is measured is a client, which waits after a refusal; a probe does not
+    is_first: bool = False  # the first probe of this context since the daemon began, or since one failed
+    asks_again: bool = False  # a client is measured, which waits after a refusal; a probe does not wait
 
     def costs(self, settings: Sequence[Any]) -> list[Cost]:  # settings of the operation's own type
-        """The most that a probe of each may cost, what has to be there first included."""
+        """The most that a probe of each setting may cost, including what has to be created first."""
         ahead = Cost()
         if self.is_first and isinstance(self.model, HasCostAhead):
             ahead = self.model.cost_ahead(self.context, self.tariff)
@@ -94,7 +94,7 @@ class Quest:
 
     @property
     def own(self) -> list[Observation[Any]]:
-        """The part of the history that says what comes of settings at this payload size."""
+        """The observations at this payload size that show how well their settings work."""
         return [
             o
             for o in self.history
@@ -103,18 +103,18 @@ class Quest:
 
     @cached_property
     def choice(self) -> tuple[list[Any], Appraisal]:
-        """The settings that may be tried, and what is expected of them."""
+        """The candidate settings, and their appraisal."""
         settings = list(self.model.candidates(self.fit, self.context, self.demand))
         return settings, self.model.appraise(self.fit, self.context, settings, self.demand)
 
 
 def propose(quest: Quest) -> ProbePlan[Any] | None:
-    """The next probe of this context, or None when nothing is affordable or all holds more memory than is allowed."""
+    """The next probe of this context; None if nothing is affordable, or all settings need too much memory."""
     if unkept_memory_bytes(quest) is not None:
         return None
     plan = _propose(quest)
     if plan is None and quest.demand.regime is Regime.AUTO:
-        # Where no credits may be spent on what serves the burst, what the host sustains can be learned.
+        # If no burst credits may be spent, the sustained regime can still be learned.
         return _propose(replace(quest, demand=replace(quest.demand, regime=Regime.SUSTAINED)))
     return plan
 
@@ -135,7 +135,7 @@ def _propose(quest: Quest) -> ProbePlan[Any] | None:
 
 
 def unkept_memory_bytes(quest: Quest) -> int | None:
-    """What the lightest setting holds, where it is more than the demand allows; None where the limit can be kept."""
+    """The memory of the lightest setting, if it is more than the demand allows; None if the limit can be kept."""
     most = quest.demand.memory_bytes_max
     if most is None:
         return None
@@ -144,7 +144,7 @@ def unkept_memory_bytes(quest: Quest) -> int | None:
 
 
 def _climb(quest: Quest, field: _Field, reachable: NDArray[np.bool_]) -> ProbePlan[Any] | None:
-    """While the advice lies beyond what was dared so far: the best that is within one step, and was not met yet."""
+    """The best affordable setting within one step that is not measured yet, while the advice is farther away."""
     met = {o.setting for o in quest.own}
     is_open = reachable & np.array([setting not in met for setting in field.settings])
     expected = np.where(is_open, field.belief.mean, -np.inf)
@@ -172,7 +172,7 @@ def _ramp_step(quest: Quest) -> Any:  # a setting, or None when the ramp is over
 
 
 def _gentle(quest: Quest) -> list[Any]:
-    """The ramp as far as the demand's limits allow; where they allow nothing of it, the gentlest that they do allow."""
+    """The steps of the ramp that the demand's limits allow; if none, the gentlest setting that they do allow."""
     model, fit, context, demand = quest.model, quest.fit, quest.context, quest.demand
     ramp = [model.legal(context, setting) for setting in model.ramp(context)]
     appraisal = model.appraise(fit, context, ramp, demand)
@@ -186,14 +186,14 @@ def _gentle(quest: Quest) -> list[Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Field:
-    """What is chosen from: settings, what is believed of them, and where the advice stands."""
+    """The settings to choose from, what is believed of them, and which of them would be advised."""
 
     settings: list[Any]
     belief: Belief
     connections: Array
-    price: Array  # the logarithm of what each takes: what is worth knowing is what the advice would weigh
+    price: Array  # the logarithm of what each needs, because the advice weighs it too
     refused_fraction: Array
-    incumbent: int
+    incumbent: int  # the index of the setting that would be advised
 
 
 def _field(quest: Quest) -> _Field:
@@ -217,7 +217,7 @@ def _field(quest: Quest) -> _Field:
 
 
 def _should_verify(quest: Quest, incumbent: Any) -> bool:
-    """When another setting surprised, or change is in the air, or nothing was measured near the incumbent for long."""
+    """Whether to measure the incumbent: after a surprise elsewhere, on suspicion, or if no recent probe was near it."""
     own, suspicion = [o.setting for o in quest.own], quest.fit.suspicion
     if not own:
         return False
@@ -231,9 +231,10 @@ def _should_verify(quest: Quest, incumbent: Any) -> bool:
 
 
 def _rival(quest: Quest) -> Any:  # a setting, or None
-    """What was measured just now, where it surprised by surpassing all that is expected; first what did best before.
+    """The setting to repeat after a measurement that surpasses all expectations.
 
-    Measured again it tells whether a ceiling was lifted: below one the advice goes as it always did.
+    It is the one that did best before the place changed, if any, and otherwise the surprising one. A repetition shows
+    whether a ceiling was lifted; settings below that ceiling would look as they always did.
     """
     suspicion, latest = quest.fit.suspicion, quest.own[-_SUSPECT_AMONG:]
     if not latest or latest[-1] is not quest.history[-1] or not latest[-1].went_well:
@@ -251,7 +252,7 @@ def _rival(quest: Quest) -> Any:  # a setting, or None
 
 
 def _revisited(quest: Quest) -> Any:  # a setting, or None
-    """What did best before the place changed, now and then: a ceiling that is lifted again shows nowhere else."""
+    """Now and then, the setting that did best before the place changed: only there a lifted ceiling shows."""
     changed_at = quest.fit.changed_at
     since = [o for o in quest.own if changed_at is not None and o.started_at >= changed_at]
     if len(since) < _REVISIT_EVERY:
@@ -261,7 +262,10 @@ def _revisited(quest: Quest) -> Any:  # a setting, or None
 
 
 def _best_before(quest: Quest) -> list[Any]:
-    """What did clearly better while the place was another one than anything does now: it may be that again."""
+    """The setting that did best in an earlier state, if clearly better than anything now; the state may return.
+
+    A list of at most one setting.
+    """
     settings, appraisal = quest.choice
     least = _SURPASSES * float(appraisal.value.max())
     before = [c for c in quest.fit.cells if not evidence.is_current(c, quest.fit) and not c.had_trouble]
@@ -269,10 +273,11 @@ def _best_before(quest: Quest) -> list[Any]:
     if not about:
         return []
     was = quest.model.setting_type(**max(about, key=lambda c: c.value_median).setting)
-    return [setting for setting in settings if setting == was]  # of a cell the knobs are floats
+    # From the candidates, because the knobs of a cell are floats.
+    return [setting for setting in settings if setting == was]
 
 
-_REFUSAL_PRICE = 20.0  # of a probe, per share that is refused: applications suffer with it
+_REFUSAL_PRICE = 20.0  # on a probe's price, times the share of refused requests: applications suffer too
 
 
 def _most_telling(quest: Quest, field: _Field, reachable: NDArray[np.bool_]) -> ProbePlan[Any] | None:
@@ -298,12 +303,16 @@ def _most_telling(quest: Quest, field: _Field, reachable: NDArray[np.bool_]) -> 
 
 
 def _reachable(quest: Quest, field: _Field) -> NDArray[np.bool_]:
-    """No more than four times the connections that went well before; of clients, nor twice those that paid."""
+    """Which settings take at most four times the connections that went well before: shape (settings,).
+
+    For clients, at most twice those that paid off although requests were refused is allowed as well.
+    """
     quiet = [o for o in quest.history if o.went_well]
     bound = evidence.STEP_RATIO_MAX * _most_connections(quest, quiet)
     bound = bound or evidence.STEP_RATIO_MAX * _connections(quest, quest.context, _gentle(quest)[:1])
     bound = max(bound, _REFUSED_STEP_RATIO_MAX * _most_connections(quest, _paid_though_refused(quest)))
-    if not quest.history and quest.has_prior:  # what a neighbour bears is dared, and little more
+    # What a neighbour's measurements would advise is dared, and a little more.
+    if not quest.history and quest.has_prior:
         bound = max(bound, _NEIGHBOUR_RATIO_MAX * float(field.connections[field.incumbent]))
     reachable = field.connections <= bound
     return reachable if reachable.any() else field.connections <= field.connections.min()
@@ -317,15 +326,15 @@ def _most_connections(quest: Quest, tried: Sequence[Observation[Any]]) -> float:
 
 
 def _connections(quest: Quest, context: Context, settings: list[Any]) -> float:
-    """The most that any of the settings takes."""
+    """The most connections that any of the settings takes."""
     appraisal = quest.model.appraise(quest.fit, context, settings, quest.demand)
     return float(appraisal.connection_count.max())
 
 
 def _paid_though_refused(quest: Quest) -> list[Observation[Any]]:
-    """What was refused now and then, and yet reached that much more than half as many threads did.
+    """Measurements of a client with refusals, whose thread count still reached clearly more than half as many threads.
 
-    A client that waits long after a refusal loses most with the fewest threads that meet one. A probe waits for none.
+    A client that waits long after a refusal loses most with the fewest threads that meet one. A probe does not wait.
     """
     own = quest.own if quest.asks_again else []
     threads = objective.thread_counts([o.setting for o in own])
@@ -334,14 +343,14 @@ def _paid_though_refused(quest: Quest) -> list[Observation[Any]]:
     def has_paid(count: float) -> bool:
         fewer = threads[threads <= count / 2].max(initial=0.0)
         reached, before = (np.median(values[threads == n]) if n else np.inf for n in (count, fewer))
-        return bool(reached > _PAYS * before)  # of nothing neither pays
+        return bool(reached > _PAYS * before)  # False where both reached nothing
 
     paid = {float(count) for count in np.unique(threads) if has_paid(count)}
     return [o for o, count in zip(own, threads, strict=True) if not o.went_well and float(count) in paid]
 
 
 def _is_affordable(quest: Quest, setting: Any, cost: Cost) -> bool:
-    """Every bound holds. A probe may be broken off by its time, but not before it has measured anything."""
+    """Whether all bounds hold. The time limit may end a probe, but not before it has measured anything."""
     names = [f.name for f in fields(Cost) if f.name != "duration_seconds"]
     return (
         all(getattr(cost, name) <= getattr(quest.cost_max, name) for name in names)
@@ -352,7 +361,7 @@ def _is_affordable(quest: Quest, setting: Any, cost: Cost) -> bool:
 
 
 def _is_too_much(quest: Quest, setting: Any) -> bool:
-    """Whether it could not be measured lately, or what is not half of it in anything could not, where a law tells."""
+    """Whether the setting could not be measured lately or, given a law, exceeds half of such a setting in all knobs."""
     if setting in quest.avoided or not quest.avoided or not isinstance(quest.model, HasBelief):
         return setting in quest.avoided
     points = objective.coordinates(quest.model.setting_type, [setting, *quest.avoided])
@@ -360,7 +369,7 @@ def _is_too_much(quest: Quest, setting: Any) -> bool:
 
 
 def _share(cost: Cost, cost_max: Cost) -> float:
-    """The price: the mean share of the bounds, and a little that every probe costs."""
+    """The price of a probe: the mean share of the bounds that it uses up, plus a small constant."""
     pairs = [(float(getattr(cost, f.name)), float(getattr(cost_max, f.name))) for f in fields(Cost)]
     shares = [spent / bound for spent, bound in pairs if bound > 0]
     return _PRICE_FLOOR + sum(shares) / max(len(shares), 1)

@@ -1,4 +1,4 @@
-"""Knows how far from what was measured advice may go, and how far where nothing was."""
+"""Knows how far advice may go from measured settings, and how far if nothing was measured."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from penstock.models.model import Array, Cell, Fit, HasBodies, PerformanceModel
 from penstock.optimizer import evidence, objective
 from penstock.vocabulary import Context, knobs, setting_values
 
-# Of each knob, from a measured setting: as far as a law is believed that was fitted there.
+# In each knob, from a measured setting: how far a law that was fitted there is trusted.
 _REACH_OCTAVES = 1.0
-_REACH_OCTAVES_OFF_MODEL = 0.3  # where none is: about the next setting of the ladder
-_DARED_RATIO = 2.0  # threads that are advised over the most that went well, while little was measured
-# Of bytes in a request: what was borne with smaller ones is not known to be borne.
+_REACH_OCTAVES_OFF_MODEL = 0.3  # if the law does not fit: about the next setting of the ladder
+_DARED_RATIO = 2.0  # advised threads over the most that went well, while little was measured
+# Of bytes in a request: thread counts that went well with requests smaller by more are no evidence.
 _BODY_RATIO = 4.0
-_TRUST_CELL_COUNT = 5  # settings measured at a size: from here on advice stays near what was measured
-_TELLING_RATIO = 1.4  # of threads: what differs by so much tells a slower connection from a lower ceiling
-_UNMEASURED_OVER_DEFAULT = 4  # times the SDK's own threads, as long as nothing was measured in a place
+_TRUST_CELL_COUNT = 5  # settings measured at a size; from here on advice stays close to measured ones
+_TELLING_RATIO = 1.4  # of thread counts that tell slower connections from a lower ceiling
+_UNMEASURED_OVER_DEFAULT = 4  # advised threads over the SDK's own, while nothing was measured in a place
 
 
 def near_measured(model: PerformanceModel[Any], fit: Fit, context: Context, settings: list[Any]) -> list[Any]:
-    """The settings near a measured one, once enough were measured; before, those that are dared."""
+    """The settings close to a measured one, once enough were measured; before, those that are dared."""
     known = [cell.setting for cell in fit.cells if evidence.is_about(cell, context)]
     if len(known) < _TRUST_CELL_COUNT:
         return _dared(model, fit, context, settings)
@@ -35,10 +35,11 @@ def near_measured(model: PerformanceModel[Any], fit: Fit, context: Context, sett
 def near_reported(
     model: PerformanceModel[Any], fit: Fit, context: Context, settings: list[Any], *, anchor: Any
 ) -> list[Any]:
-    """Near the anchor, or near what at least two users reported alike; never empty.
+    """The settings close to the anchor, or to what at least two users reported alike; never empty.
 
-    The anchor is what would be advised without reports. No more threads than that are dared where nobody came near
-    them. Where all reports are of as many, so many more are advised that it tells what they did not, and no fewer.
+    The anchor is the setting that would be advised without reports. More threads than those are dared only up to four
+    times what was reported. If all reports have about the same number of threads, enough more are advised that the next
+    reports tell slower connections from a lower ceiling, and no fewer.
     """
     alike = [cell for cell in fit.corroborated_cells if evidence.is_about(cell, context)]
     known = [anchor, *(model.setting_type(**cell.setting) for cell in alike if not cell.had_trouble)]
@@ -51,22 +52,23 @@ def near_reported(
 
 
 def a_step_from(standing: Any, settings: list[Any]) -> list[Any]:
-    """Those with at most twice its threads, and at least half of them."""
+    """The settings with at most twice and at least half the threads of the standing one."""
     old, counts = (objective.thread_counts(some) for some in ([standing], settings))
     low, high = old[0] / _DARED_RATIO, old[0] * _DARED_RATIO
     return [x for x, n in zip(settings, counts, strict=True) if low <= n <= high]
 
 
 def tells_of_fewer(threads: Array) -> bool:
-    """Whether such different numbers of threads were measured that a slower connection is told from a lower ceiling.
+    """Whether thread counts differ enough to tell slower connections from a lower ceiling.
 
-    What is slower with so many may be each connection or all of them together: more would help, or fewer do as well.
+    With one thread count alone, either could explain a lower throughput. The first calls for more threads, the second
+    for fewer.
     """
     return bool(len(threads) and threads.max() >= _TELLING_RATIO * threads.min())
 
 
 def most_unmeasured(model: PerformanceModel[Any], context: Context) -> int:
-    """Threads that are advised at the most where nothing was measured."""
+    """The most threads that are advised if nothing was measured."""
     sdks = objective.thread_counts([model.default_setting(context)])[0]
     return _UNMEASURED_OVER_DEFAULT * int(sdks)
 
@@ -79,9 +81,9 @@ def _near(
     *,
     in_limits: bool = True,
 ) -> list[Any]:
-    """Those that differ from any of the known ones by no more than so many octaves, in every knob.
+    """The settings that differ from some known one by at most `reach` octaves in every knob.
 
-    Or in every one but the limits, which may be 0 for none: they follow from the others, and dare nothing.
+    Without `in_limits`, knobs that may be 0 for "no limit" are ignored: they follow from the others and carry no risk.
     """
     if not settings:
         return []
@@ -92,20 +94,22 @@ def _near(
 
 
 def _has_same_limits(setting: Any, anchor: Any) -> bool:
-    """Whether 0, which is no limit, is 0 in both: from none to the smallest there is would be but an octave."""
+    """Whether knobs that are 0, which means no limit, are 0 in both.
+
+    Otherwise "no limit" and the smallest limit would be only an octave apart.
+    """
     pairs = zip(setting_values(setting).values(), setting_values(anchor).values(), strict=True)
     return all((one == 0) == (other == 0) for one, other in pairs)
 
 
 def _dared(model: PerformanceModel[Any], fit: Fit, context: Context, settings: list[Any]) -> list[Any]:
-    """Where little was measured, no more than twice the threads that went well with requests as large, or nearly.
+    """The settings that are dared while little was measured; all of them if nothing was.
 
-    Whether more are borne is not known.
+    They have at most twice the threads that went well with requests of at least about the same size. They may also have
+    as many as went well for other hosts in this place, up to the limit for unmeasured places and until requests are
+    refused or fail here; or fewer than the least with which they did, because then both ends were measured.
 
-    Or what other hosts of the place bore, as far as is dared where nothing was measured, until it goes badly here.
-
-    Or fewer than the least with which requests were refused or failed: between the two both ends were measured.
-    The next probe dares more. Where all was measured below a ceiling, as with objects of few parts, nothing else keeps
+    The next probe dares more. If everything was measured below a ceiling, as with objects of few parts, only this keeps
     the advice from what the physics alone promises.
     """
     quiet = [cell for cell in fit.cells if not cell.had_trouble] or fit.cells
@@ -116,7 +120,7 @@ def _dared(model: PerformanceModel[Any], fit: Fit, context: Context, settings: l
     more = troubled[troubled > evidence.thread_counts(model, quiet).max()]
     below = more.min() if len(more) else 0.0
     told = min(fit.told_thread_count, most_unmeasured(model, context)) if not len(troubled) else 0.0
-    least = threads.min(initial=np.inf)  # where all that would serve take more than is dared
+    least = threads.min(initial=np.inf)  # so that there is one, even if all take more than is dared
     most = np.maximum(_most_dared(model, context, quiet, settings), max(told, least))
     is_dared = (threads <= most) | (threads < below)
     return [setting for setting, is_one in zip(settings, is_dared, strict=True) if is_one]
@@ -125,9 +129,9 @@ def _dared(model: PerformanceModel[Any], fit: Fit, context: Context, settings: l
 def _most_dared(
     model: PerformanceModel[Any], context: Context, quiet: Sequence[Cell], settings: list[Any]
 ) -> Array:
-    """Of each setting, twice the threads that went well with requests of at least a quarter of its bytes.
+    """For each setting, twice the threads that went well with requests of at least a quarter of its bytes.
 
-    Where all that were measured are smaller, with the largest of them, as far as is dared where nothing was measured.
+    If all measured requests are smaller, the largest of them count, up to the limit for unmeasured places.
     """
     counts = evidence.thread_counts(model, quiet)
     if not isinstance(model, HasBodies):

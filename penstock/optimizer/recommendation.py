@@ -1,4 +1,4 @@
-"""Knows how to say what to advise: the setting that is chosen, what is expected of it, and why."""
+"""Knows how a recommendation is put together: the chosen setting, what to expect of it, and why."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from penstock.vocabulary import (
     setting_values,
 )
 
-_TOLD_BY_THREADS = frozenset({"connections", "host-ceiling"})  # by different numbers of them
+# These limits can be told apart only by measurements with different numbers of threads.
+_TOLD_BY_THREADS = frozenset({"connections", "host-ceiling"})
 
 
 def recommend(
@@ -38,11 +39,11 @@ def recommend(
     validity_seconds: float,
     within: Demand | None = None,
 ) -> Recommendation[Any]:
-    """The advice for this context and demand, from the fit; without a fit that can be read, what the SDK would do.
+    """The advice for this context and demand, from the fit; without a readable fit, the SDK's default.
 
-    `previous` is the advice that stands: it is kept while it is as good as the new one (hysteresis). `within` is the
-    demand as the operator's limits narrow it; the advice keeps them and answers what was asked. Runs in the daemon's
-    own process for every new question on the socket: milliseconds, NumPy only.
+    `previous` is the standing advice, which is kept while it is as good as new advice (hysteresis). `within` is the
+    demand narrowed by the operator's limits: the advice keeps to these, but states the demand as it was asked. This
+    runs in the daemon's own process for every new question on the socket: in milliseconds, with NumPy only.
     """
     expires_at, narrowed = now + timedelta(seconds=validity_seconds), within or demand
     if fit is None or not is_current(fit, model):
@@ -71,9 +72,9 @@ def recommend(
 def alternatives(
     model: PerformanceModel[Any], fit: Fit, context: Context, demand: Demand, *, advised: Any, count_max: int
 ) -> tuple[list[Any], Appraisal]:
-    """The advised setting, and after it what it was chosen from: what is good enough by its rank, then by its use.
+    """The advised setting, followed by the settings it was chosen from: by rank if good enough, then by utility.
 
-    They are judged for the same demand, and within the same reach of what was measured, as the advice is.
+    They are judged for the same demand, and within the same reach of measurements, as the advice.
     """
     others = choice.within_reach(model, fit, context, demand, list(model.candidates(fit, context, demand)))
     settings = [advised, *(setting for setting in others if setting != advised)]
@@ -96,9 +97,9 @@ def assess(
     now: datetime,
     validity_seconds: float,
 ) -> Recommendation[Any]:
-    """What a setting that was chosen elsewhere will do, as a recommendation.
+    """What to expect of a setting that was chosen elsewhere, as a recommendation.
 
-    Without a fit that can be read there is nothing to expect of it.
+    Without a readable fit there is no expectation.
     """
     expires_at = now + timedelta(seconds=validity_seconds)
     if fit is None or not is_current(fit, model):
@@ -158,7 +159,7 @@ def _advice(
 def predict(
     model: PerformanceModel[Any], fit: Fit, context: Context, setting: Any, demand: Demand
 ) -> Prediction:
-    """What the model expects; while a change is suspected each interval reaches as far as the newest surprise did."""
+    """The model's prediction; while a change is suspected, intervals extend to the newest, surprising measurement."""
     prediction, suspicion = model.predict(fit, context, setting, demand), fit.suspicion
     if not suspicion.is_raised:
         return prediction
@@ -169,7 +170,7 @@ def predict(
 
 
 def _reaching(estimate: Estimate, ratio: float) -> Estimate:
-    """The interval, wide enough to hold so many times what is expected."""
+    """The estimate with its interval extended to contain `ratio` times the expected value."""
     moved = ratio * estimate.expected
     return Estimate(min(estimate.low, moved), estimate.expected, max(estimate.high, moved))
 
@@ -197,7 +198,7 @@ def _default(
 
 
 def _standing(previous: Recommendation[Any] | None, context: Context, demand: Demand) -> Any:
-    """The setting of advice that answers the same question and rests on something."""
+    """The setting of the previous advice, if that answers the same question and is not the SDK's default."""
     if previous is None or previous.basis is Basis.DEFAULT:
         return None
     return previous.setting if (previous.context, previous.demand) == (context, demand) else None
@@ -215,6 +216,6 @@ def _basis(fit: Fit, context: Context, setting: Any) -> Basis:
 
 
 def _is_near(measured: Any, advised: Any) -> bool:
-    """Within a tenth, knob by knob: closer than any measurement can tell apart."""
+    """Whether the settings agree within a tenth in each knob: closer than measurements can tell apart."""
     pairs = [(measured[name], value) for name, value in advised.items()]
     return all(abs(a - b) <= 0.1 * max(abs(a), abs(b)) for a, b in pairs)

@@ -1,28 +1,27 @@
-"""Knows how far applications' reports are believed beside what penstock measured itself.
+"""Knows how far the reports of applications are believed beside penstock's own measurements.
 
-Anybody on the host may report, and nobody can check a report but by measuring. So own measurements come first:
+Anyone on the host may send reports, and only measuring can check them. So own measurements come first:
 
-1. The place is fitted to own measurements alone. A report is *agreed with* when everything that it says lies within
-   `AGREEMENT_DEVIATIONS` of what that fit expects of one more measurement of the same setting. Where little was
-   measured this admits much, and where much was measured it admits hardly more than what is known already.
-2. Another client may be faster or slower as a whole, by up to `CLIENT_OFFSET_MAX`: that offset, the weighted median
-   over the reports of one client of one user, is taken off before. The fit then learns it as the client's own.
-3. A client of whose reports fewer than half are agreed with is not believed at all.
-4. What remains is thinned: one user makes up at most `USER_SHARE_MAX` of the evidence and all users together at most
-   `REPORTED_SHARE_MAX`. However many reports arrive, they weigh no more.
-5. Throttling and failures are believed only where own measurements met the same.
+1. The place is fitted to own measurements alone. A report *agrees* if all that it says is within `AGREEMENT_DEVIATIONS`
+   of what this fit expects of one more measurement of the same setting. If little was measured, this admits much;
+   if much was measured, it admits hardly more than what is known already.
+2. A client may be faster or slower than penstock throughout, by up to `CLIENT_OFFSET_MAX`. This offset, the weighted
+   median over one client's reports from one user, is subtracted first. The fit then learns it as the client's own.
+3. A client is not believed at all if fewer than half of its reports agree.
+4. The rest is thinned: one user makes up at most `USER_SHARE_MAX` of the evidence, and all users together at most
+   `REPORTED_SHARE_MAX`, however many reports arrive.
+5. Throttling and failures are believed only if own measurements met them too.
 
-So reports may sharpen what is known and fill in what is not. They cannot overturn what was measured: when the world
-has changed, reports stop being agreed with, probes stop being stretched by them, and the probes overturn it. Where no
-probe comes to do that, own measurements have their veto for `VETO_DAYS`: when nothing was probed in the place for so
-long, and fewer than half of the reports of these days are agreed with, the mean over users, these reports are the
-evidence. What was measured before is then where belief begins, and no more than that.
+So reports may refine what is known and fill in what is not, but they cannot overturn measurements. When the place has
+changed, reports no longer agree, so that they no longer replace probes, and new probes overturn the old ones. If there
+are no new probes, the veto of own measurements ends after `VETO_DAYS`: if the place was not probed for that long and
+fewer than half of the reports of these days agree (the mean over users), these reports become the evidence, and the
+earlier measurements only their prior.
 
-Where nothing was measured, what tables and a neighbour say takes the place of the fit: it admits a factor of some 50.
-What is left is all the evidence there is, shared evenly among the users who send some. It is never taken for a
-measurement: advice stays within a factor of two of what would be advised without it, or of a setting of which at least
-two users reported alike (`corroborated`). So a user who is alone there sharpens what tables say, and decides nothing
-else.
+If nothing was measured, tables and a neighbour take the place of the fit, and admit a factor of about 50. The reports
+that agree are then all the evidence, shared evenly among their users. They never count as measurements: advice stays
+within a factor of two of the advice without them, or of a setting about which at least two users reported alike
+(`corroborated`). So a single user can refine what tables say, but decide nothing else.
 """
 
 from __future__ import annotations
@@ -41,34 +40,35 @@ from penstock.vocabulary import Context, Observation, Origin, setting_values
 _KeyT = TypeVar("_KeyT", bound=Hashable)
 
 AGREEMENT_DEVIATIONS = 2.0
-CLIENT_OFFSET_MAX = 0.25  # of the logarithm: between 0.78 and 1.28 of what penstock's own client reaches
+CLIENT_OFFSET_MAX = 0.25  # of the logarithm: between 0.78 and 1.28 times what penstock's own client reaches
 AGREED_SHARE_MIN = 0.5
 USER_SHARE_MAX = 0.2
 REPORTED_SHARE_MAX = 0.4
-USER_COUNT_MIN = 2  # reports of one user, and of all, that count however little was measured
+# How many agreeing reports of one user, and of all users, are learned from however little was measured.
+USER_COUNT_MIN = 2
 REPORTED_COUNT_MIN = 4
-UNPROBED_COUNT_MAX = 32  # reports that are learned from where nothing was probed
-HEARD_COUNT_MAX = 128  # reports that are looked at
+UNPROBED_COUNT_MAX = 32  # reports that are learned from if nothing was probed
+HEARD_COUNT_MAX = 128  # reports that are examined
 HEARD_COUNT_MAX_PER_USER = 32
-VETO_DAYS = 7.0  # probes that run are hours apart, and a week of reports has seen each of its days
+VETO_DAYS = 7.0  # working probes are only hours apart; and a week of reports covers all days of the week
 
 
 @runtime_checkable
 class LearnsFromTheNewest(Protocol):
-    """A model that learns from a bounded number of observations: older ones say the same."""
+    """A model that learns from a bounded number of observations."""
 
     @property
     def observation_count_max(self) -> int:
-        """How many of the newest it learns from."""
+        """How many of the newest observations it learns from."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hearing:
-    """Which reports were looked at, which of these are believed, and which are learned from.
+    """Which reports were examined, which of these are believed, and which of these are learned from.
 
-    All without what is not learned from. `probes` are the own measurements to learn from beside the reports: all of
-    them, or the newest that a fit has room for; none where there are none, and none where reports overrule them.
+    All are reduced to the fields that a model learns from. `probes` are the own measurements to learn from beside the
+    reports: all of them, or the newest that a fit has room for; none if reports overrule them.
     """
 
     heard: tuple[Observation[Any], ...]
@@ -83,19 +83,19 @@ class Hearing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Believed:
-    """When a report about a context that is believed was made: fresh ones stand in for probes."""
+    """The context and the time of a believed report; a fresh one replaces a probe."""
 
     context: Context
     started_at: datetime
 
 
 def own(observations: Sequence[Observation[Any]]) -> tuple[Observation[Any], ...]:
-    """What penstock measured itself."""
+    """The observations that penstock measured itself."""
     return tuple(o for o in observations if o.origin is Origin.PROBE)
 
 
 def reported(observations: Sequence[Observation[Any]]) -> tuple[Observation[Any], ...]:
-    """What applications said."""
+    """The observations that applications reported."""
     return tuple(o for o in observations if o.origin is Origin.APPLICATION)
 
 
@@ -105,7 +105,7 @@ def hear(
     probes: Sequence[Observation[Any]],
     reports: Sequence[Observation[Any]],
 ) -> Hearing:
-    """The reports that may be learned from beside these probes; `fit` is that of the probes alone."""
+    """Decide which reports to learn from beside these probes; `fit` is the fit to the probes alone."""
     chosen = _thinned(reports, HEARD_COUNT_MAX, HEARD_COUNT_MAX_PER_USER)
     heard = tuple(_essence(model, report) for report in chosen)
     agreed = tuple(_agreed(model, fit, _without_unknown_trouble(probes, heard) if probes else heard))
@@ -133,7 +133,10 @@ def hear(
 def corroborated(
     model: PerformanceModel[Any], reports: Sequence[Observation[Any]]
 ) -> tuple[Observation[Any], ...]:
-    """Those of settings at which another user reported about the same: nobody who is alone has a say in these."""
+    """The reports that another user's reports of the same setting confirm, to within `CLIENT_OFFSET_MAX`.
+
+    Values are compared by their median for each user; the result is in the order of time.
+    """
     found: list[Observation[Any]] = []
     for alike in _grouped(reports, _what_was_tried).values():
         by_user = reports_by_user(alike)
@@ -153,9 +156,9 @@ def _overruling(
     heard: Sequence[Observation[Any]],
     agreed: Sequence[Observation[Any]],
 ) -> tuple[Observation[Any], ...]:
-    """The reports of the last `VETO_DAYS`, where nothing was probed in these and too few of them are agreed with.
+    """The reports of the last `VETO_DAYS`, if nothing was probed in that time and too few of them agree; else none.
 
-    The share is the mean over users: how many reports one of them sends does not count.
+    The share that agrees is a mean over users, so that it does not matter how many reports each of them sends.
     """
     if not heard:
         return ()
@@ -169,18 +172,18 @@ def _overruling(
 
 
 def _beside(count: int, share: float, room: float) -> int:
-    """How many beside `count` others make up this share of all that there is room for."""
+    """How many reports beside `count` measurements make up this share of all, or of the room if that is less."""
     return math.floor(min(count * share / (1.0 - share), share * room))
 
 
 def _essence(model: PerformanceModel[Any], report: Observation[Any]) -> Observation[Any]:
-    """Only what is learned from, at the setting that was in use."""
+    """The report reduced to what is learned from it, at the setting that was really used."""
     kept = model.reported_measures
     essence = replace(
         report,
         client=reporter(report),
         measures={name: value for name, value in report.measures.items() if name in kept},
-        client_cpu_fraction=0.0,  # of an application, its own work included
+        client_cpu_fraction=0.0,  # an application's includes its own work
         latency_seconds_mean=0.0,
         latency_seconds_p50=0.0,
         latency_seconds_p99=0.0,
@@ -189,7 +192,7 @@ def _essence(model: PerformanceModel[Any], report: Observation[Any]) -> Observat
 
 
 def reporter(report: Observation[Any]) -> str:
-    """``boto3 of user 1000``: whose report it is, by a name that no other user can take."""
+    """``boto3 of user 1000``: the reporting client, by a name that no other user can take."""
     return f"{report.client} of user {report.reporter_uid}"
 
 
@@ -215,7 +218,7 @@ def _agreed(
 
 
 def _client_offset(residual: Array, deviation: Array) -> float:
-    """The median, in which a report counts the more the better it is known what to expect of it."""
+    """The bounded median of the residuals, weighted by the precision of what is expected of each report."""
     is_known = np.isfinite(residual)
     if not is_known.any():
         return 0.0
@@ -228,14 +231,14 @@ def _client_offset(residual: Array, deviation: Array) -> float:
 def _thinned(
     reports: Sequence[Observation[Any]], total_max: int, user_max: int | None
 ) -> tuple[Observation[Any], ...]:
-    """The newest, users in turn, and of each user its settings and sizes in turn; oldest first."""
+    """The newest reports, taking users in turn, and for each user settings and sizes in turn; oldest first."""
     queues = [_varied(group)[:user_max] for group in reports_by_user(reports).values()]
     chosen = _in_turn(queues)[:total_max]
     return tuple(sorted(chosen, key=lambda o: o.started_at))
 
 
 def reports_by_user(reports: Sequence[Observation[Any]]) -> dict[int | None, list[Observation[Any]]]:
-    """Those of each user, in their order."""
+    """The reports of each user, in the given order."""
     return _grouped(reports, lambda report: report.reporter_uid)
 
 
@@ -249,7 +252,7 @@ def _grouped(
 
 
 def _varied(reports: Sequence[Observation[Any]]) -> list[Observation[Any]]:
-    """Newest first, what was tried in turn: a thousand reports of one setting do not hide the one of another."""
+    """Newest first, with settings and sizes in turn: a thousand reports of one do not hide the only one of another."""
     newest_first = sorted(reports, key=lambda o: o.started_at, reverse=True)
     return _in_turn(list(_grouped(newest_first, _what_was_tried).values()))
 

@@ -1,13 +1,13 @@
-"""Knows scikit-optimize: the only file that does, and it imports it no earlier than a question needs it.
+"""Knows scikit-optimize: this is the only file that imports it, and only when it is needed.
 
-Two uses. A model without a belief of its own gets one here: a Gaussian process learns the logarithm of measured over
-expected value, with the model as prior mean. And where the physics is found not to describe the place, the same
-Gaussian process is asked without the physics, as a second opinion.
+It has two uses. A model without a joint belief gets one here: with the model as prior mean, a Gaussian process learns
+the logarithm of measured over expected value. And where the law does not describe the place, the same Gaussian process
+takes over without it.
 
-scikit-optimize is called the way that was found to work: knobs in octaves, the logarithm of the value, the points
-that were really measured (clipped into the space), one model kept, no NaN ever. `tell` does the fitting.
+scikit-optimize is used in the way that was found to work: knobs in octaves, the logarithm of the value, the settings
+that were really measured (clipped into the space), only one model kept, never NaN. `tell` does the fitting.
 
-Where it cannot be imported, a Gaussian process of our own takes its place, averaged over shapes as in
+If it cannot be imported, a Gaussian process of our own takes its place, averaged over hyperparameters as in
 `penstock.models.inference.shapeless`, but for any number of knobs:
 
     y_i = level + g(x_i) + e_i,    level ~ N(median of y, 2^2),    g ~ GP(0, amplitude^2 Matern-5/2)
@@ -28,18 +28,18 @@ from penstock.models.model import Array, Belief, Fit, PerformanceModel
 from penstock.optimizer.objective import coordinates
 from penstock.vocabulary import Context, Demand, Observation, knobs
 
-_TOLD_COUNT_MAX = 60  # measurements, the newest: the time grows with their cube
-_TOLD_COUNT_MIN = 3  # fewer show no shape
-_FLOOR = 3.5  # of the logarithm below the best: a collapse need not be modelled to its depth
-_TILT = 0.15  # per octave: what is believed before there is anything to learn from
-_LEVEL = 0.3  # of the logarithm, of all settings alike
+_TOLD_COUNT_MAX = 60  # newest measurements: the time grows with the cube of their number
+_TOLD_COUNT_MIN = 3  # fewer measurements show no shape
+_FLOOR = 3.5  # of the logarithm, below the best: how far down a collapse is modelled
+_TILT = 0.15  # of the logarithm per octave: the prior standard deviation of slopes
+_LEVEL = 0.3  # of the logarithm: the prior standard deviation of all settings together
 _AMPLITUDES = (0.3, 0.6, 1.2)  # of the logarithm
-_LENGTHS = (1.0, 2.0, 4.0, 8.0)  # in octaves, of every knob alike
-_LEVEL_SPREAD = 2.0  # of the logarithm: next to nothing is known before
+_LENGTHS = (1.0, 2.0, 4.0, 8.0)  # in octaves, the same for every knob
+_LEVEL_SPREAD = 2.0  # of the logarithm: next to nothing is known beforehand
 
 
 def is_native() -> bool:
-    """Whether scikit-optimize is not installed here."""
+    """Whether our own Gaussian process is used, because scikit-optimize is not installed."""
     return find_spec("skopt") is None
 
 
@@ -53,7 +53,7 @@ def belief(
     demand: Demand,
     seed: int,
 ) -> Belief:
-    """Of the logarithm of the value of each setting, from what was measured at this size."""
+    """The joint belief about the logarithm of each setting's value, learned from `own`: measurements at this size."""
     points = coordinates(model.setting_type, settings)
     told = _usable(model, own)
     mean = _log_mean(model, fit, context, settings, demand)
@@ -70,7 +70,7 @@ def belief(
 
 
 def _usable(model: PerformanceModel[Any], own: Sequence[Observation[Any]]) -> list[Observation[Any]]:
-    """What can be told: values that have a logarithm, the newest of them."""
+    """The newest measurements whose value is positive, so that it has a logarithm."""
     return [o for o in own if model.measured_value(o) > 0][-_TOLD_COUNT_MAX:]
 
 
@@ -81,7 +81,7 @@ def _log_mean(
 
 
 def _tilted(mean: Array, points: Array) -> Belief:
-    """Straight lines of unknown slope and level around the mean: enough to want to see both ends."""
+    """Straight lines of unknown slope and level around the mean, so that both ends are worth measuring."""
     away = _TILT * (points - points.mean(axis=0))
     return Belief(draws=mean[None], besides=np.asarray(away @ away.T + _LEVEL**2, dtype=np.float64))
 
@@ -91,11 +91,11 @@ def _gaussian_process(
 ) -> Belief:
     try:
         optimizer = _told(model, points, measured_at, measured, seed)
-    except (ImportError, AttributeError):  # not there, or too old for the NumPy that is
+    except (ImportError, AttributeError):  # not installed, or too old for the installed NumPy
         return _native(points, measured_at, measured)
     clipped = np.clip(points, _low(points, measured_at), _high(points, measured_at))
     mean, besides = optimizer.models[-1].predict(optimizer.space.transform(clipped.tolist()), return_cov=True)
-    # scikit-optimize minimises
+    # scikit-optimize minimises.
     return Belief(draws=-np.asarray(mean)[None], besides=np.asarray(besides, dtype=np.float64))
 
 
@@ -122,7 +122,7 @@ def _told(
 
 
 def _native(points: Array, measured_at: Array, measured: Array) -> Belief:
-    """Of all shapes, each by how likely it makes the measurements: as many draws of each as that is of a hundred."""
+    """The belief averaged over hyperparameters: about a hundred draws, shared out by marginal likelihood."""
     level, noiseless = float(np.median(measured)), np.ones(len(measured))
     shapes = list(product(_AMPLITUDES, _LENGTHS))
     known = np.stack([_covariance(measured_at, measured_at, *shape) for shape in shapes])

@@ -1,6 +1,6 @@
-"""Knows the one sentence that advice comes to, as the report, the daemon and the commands all say it.
+"""Knows the one-sentence summary of advice that the report, the daemon and the commands share.
 
-It is made of plain values, so that whoever has only the daemon's JSON can say it as well.
+It is made from plain values, so that the daemon's JSON is enough to write it.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ HELP: Mapping[str, str] = {
     "memory": "more memory for buffers",
     "disk": "a faster disk",
 }
-"""What would help beyond the advice, by what limits; for the request rate the operation's own words say it."""
+"""What would help beyond the advice, by bottleneck; for the request rate, the operation's own words say it."""
 CHANGE_SUSPECTED = "changed? the next measurement tells"
-ALIKE_WITHIN = 0.02  # ratios this near to 1 are no gain
+ALIKE_WITHIN = 0.02  # ratios this close to 1 do not count as a gain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What there is to say about one place and size. What is None or empty is not said."""
+    """What there is to say about one place and size. Fields that are None or empty are not mentioned."""
 
-    setting_words: str  # in short, as the row of the operation says it
+    setting_words: str  # in short, as the operation's row writes it
     basis: str
     bottleneck: str = "unknown"
-    gains: Mapping[str, Estimate] = field(default_factory=dict)  # by client, over what it does by itself
+    gains: Mapping[str, Estimate] = field(default_factory=dict)  # by client, over its own default
     changed_at: datetime | None = None
     changed_fraction: float | None = None  # of the value: -0.43 is 43 % less
-    notes: tuple[str, ...] = ()  # what else happened, a clause each
+    notes: tuple[str, ...] = ()  # what else happened, each a clause
     usd: float | None = None
     usd_period_seconds: float | None = None
     expired_at: datetime | None = None
 
 
 def sentence(verdict: Verdict) -> str:
-    """Such as ``Set 29 x 8.8 MiB: 2.3 times boto3's defaults (2.1 to 2.5); a ceiling on the path is the limit``."""
+    """Such as ``Set 29 x 8.8 MiB: 2.3 times boto3's defaults (2.1 to 2.5); a ceiling on the path is the limit.``."""
     if verdict.basis == Basis.DEFAULT:
         known = "Nothing is known yet: what boto3 does by itself serves until something is measured"
         return "; ".join([known, *verdict.notes]) + "."
@@ -72,7 +72,7 @@ def sentence(verdict: Verdict) -> str:
 
 
 def _worth(verdict: Verdict) -> str:
-    """What to set, and what it brings over the first of the clients and over the one that gains most."""
+    """What to set, and its gain over the first client's default and over that of the client that gains most."""
     guess = {
         Basis.PRIOR: " (from tables, not measured here)",
         Basis.REPORTED: " (as applications reported it)",
@@ -115,6 +115,6 @@ def day_words(moment: datetime) -> str:
 
 
 def signed_percent(fraction: float) -> str:
-    """``-43 %``, ``+8 %``; not all that is lost is said to be all: ``-99.97 %``."""
+    """``-43 %``, ``+8 %``; a loss of nearly everything is not rounded to all: ``-99.97 %``."""
     is_nearly_all = -1.0 < fraction < -0.995
     return f"{100 * fraction:+.{2 if is_nearly_all else 0}f} %"

@@ -1,4 +1,4 @@
-"""Knows which settings of a transfer there are to choose from: what S3 accepts, how to begin, what is worth trying."""
+"""Knows the settings of a transfer to choose from: what S3 accepts, how to begin, and what is worth trying."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from penstock.vocabulary import Context, Demand
 
 _THREADS = (1, 2, 3, 4, 5, 6, 7, 8)
 _THREAD_RATIO = 1.13
-_WAVE_COUNT_MAX = 4  # request sizes that make so many full waves are always considered
+_WAVE_COUNT_MAX = 4  # request sizes that make up to this many full waves are always considered
 _RAMP_THREADS = (4, 16, 64, 256)
 _RAMP_REQUEST_BYTES = 8 * MiB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3Choices(ABC, Generic[S3SettingT]):
-    """The settings of one direction. The limits narrow what is ever considered."""
+    """The settings of one direction. The fields limit which of them are ever considered."""
 
     thread_count_max: int = THREAD_COUNT_MAX
     request_size_bytes_min: int
@@ -32,11 +32,11 @@ class S3Choices(ABC, Generic[S3SettingT]):
     @property
     @abstractmethod
     def setting_type(self) -> type[S3SettingT]:
-        """Threads, and the size of a request."""
+        """The dataclass of threads and request size."""
 
     @abstractmethod
     def default_setting(self, context: Context) -> S3SettingT:
-        """What the SDK does when nobody advises it."""
+        """The SDK's default without advice."""
 
     @abstractmethod
     def size_bytes_least(self, context: Context) -> int:
@@ -44,7 +44,7 @@ class S3Choices(ABC, Generic[S3SettingT]):
 
     @abstractmethod
     def request_sizes_bytes(self, context: Context, demand: Demand) -> Sequence[int]:
-        """Sizes of requests worth considering for such an object, the least first."""
+        """Request sizes worth considering for an object of this size, in ascending order."""
 
     @property
     def direction(self) -> Direction:
@@ -52,12 +52,12 @@ class S3Choices(ABC, Generic[S3SettingT]):
         return self.setting_type.direction
 
     def setting(self, thread_count: int, request_size_bytes: int) -> S3SettingT:
-        """As it is; `legal` makes it one that S3 accepts."""
+        """A setting with these values, which need not be legal (see `legal`)."""
         size = {self.direction.size_knob: request_size_bytes}
         return self.setting_type(thread_count=thread_count, **size)
 
     def legal(self, context: Context, setting: S3SettingT) -> S3SettingT:
-        """The nearest setting that S3 accepts for this payload, no request larger than it needs; idempotent."""
+        """The nearest setting that S3 accepts for this payload, without requests larger than it; idempotent."""
         low = self.size_bytes_least(context)
         high = max(low, min(REQUEST_SIZE_BYTES_MAX, context.payload_size_bytes))
         return self.setting(
@@ -66,7 +66,7 @@ class S3Choices(ABC, Generic[S3SettingT]):
         )
 
     def advisable_default(self, fit: Fit, context: Context, demand: Demand) -> S3SettingT | None:
-        """What the SDK does, with no more threads than it finds work for."""
+        """The SDK's default, limited to the threads that have work; None if it is outside the limits of the fields."""
         del fit
         low, high = self.request_size_bytes_min, self.request_size_bytes_max
         default = self.default_setting(context)
@@ -77,7 +77,7 @@ class S3Choices(ABC, Generic[S3SettingT]):
         return own if can_be_told else None
 
     def payload_bytes(self, context: Context, demand: Demand) -> int:
-        """What one transfer moves: the object."""
+        """The bytes that one transfer moves: those of the object, at least 1."""
         del demand
         return max(context.payload_size_bytes, 1)
 
@@ -88,7 +88,10 @@ class S3Choices(ABC, Generic[S3SettingT]):
         return [self.legal(context, self.setting(n, part)) for n in threads]
 
     def candidates(self, fit: Fit, context: Context, demand: Demand) -> Sequence[S3SettingT]:
-        """A grid of ratios; also even part sizes, full waves, all that the memory holds, and what the SDK does."""
+        """A grid of ratios, and also even part sizes, full waves, settings that fill the memory, and the SDK's default.
+
+        Sorted by threads, then by request size.
+        """
         size = max(context.payload_size_bytes, 1)
         threads = self._thread_ladder(demand)
         sizes = self.request_sizes_bytes(context, demand)
@@ -111,7 +114,7 @@ class S3Choices(ABC, Generic[S3SettingT]):
         return sorted(allowed or [least], key=lambda x: (x.thread_count, x.request_size_bytes))
 
     def _useful(self, n: int, s: int, size: int, demand: Demand) -> S3SettingT:
-        """No more threads than there are requests to make."""
+        """The setting without threads that would have no request to make."""
         return self.setting(in_flight_count(self.setting(n, s), size, demand.object_count), s)
 
     def _thread_ladder(self, demand: Demand) -> list[int]:
@@ -123,5 +126,5 @@ class S3Choices(ABC, Generic[S3SettingT]):
 
 
 def held_bytes(setting: S3SettingT, context: Context, demand: Demand) -> int:
-    """What buffers hold at a time."""
+    """The bytes that buffers hold at a time."""
     return setting.memory_bytes(context.payload_size_bytes, demand.object_count)

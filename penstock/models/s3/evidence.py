@@ -1,4 +1,4 @@
-"""Knows what rows of evidence say about the law of transfers, each of them one equation for its parameters."""
+"""Knows what rows of evidence say about the law of transfers: each row is one equation for its parameters."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ class Kind(IntEnum):
 
     WHOLE = 0  # throughput of a whole transfer
     STEADY = 1  # throughput while all connections are busy
-    OBJECT = 2  # seconds around an object
-    THROTTLED = 3  # requests a second that were admitted while others were refused
-    IDLE = 4  # the share of their time for which connections were idle
-    CPU = 5  # bytes a second that the processor of the client could do
-    CEILING = 6  # throughput that the network of the host held back
-    FIRST_BYTE = 7  # seconds until it
+    OBJECT = 2  # seconds to create and complete an object
+    THROTTLED = 3  # requests per second that were admitted while others were refused
+    IDLE = 4  # the share of time in which connections were idle
+    CPU = 5  # bytes per second that the client's processor could move
+    CEILING = 6  # throughput that the host's network held back
+    FIRST_BYTE = 7  # seconds until the first byte
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """Rows of numbers, as they are kept in `Fit.state`; each is one equation for the parameters."""
+    """Rows of numbers as they are stored in `Fit.state`; each is one equation for the parameters."""
 
     rows: tuple[Row, ...]
 
@@ -73,21 +73,21 @@ class Evidence:
         )
 
     def is_throughput(self) -> NDArray[np.bool_]:
-        """Which rows are throughput, of whole transfers or of their steady part."""
+        """Which rows are throughput, of whole transfers or of their steady part: shape (rows,)."""
         return np.asarray(self.column("kind") <= Kind.STEADY, dtype=np.bool_)
 
     def is_host_limit(self) -> NDArray[np.bool_]:
-        """Which rows tell a limit of the host by itself: its processor, its network allowance."""
+        """Which rows are direct evidence of a limit of the host: its processor or its network allowance."""
         return np.isin(self.column("kind"), (Kind.CPU, Kind.CEILING))
 
     @property
     def tells_of_processor(self) -> bool:
-        """Whether the client's processor had enough to do to say what it can do."""
+        """Whether the client's processor was busy enough to show what it can do."""
         return bool((self.column("kind") == Kind.CPU).any())
 
     @property
     def tells_totals_alone(self) -> bool:
-        """Whether bytes and seconds of whole transfers are all that is known of throughput."""
+        """Whether the bytes and seconds of whole transfers are all that is known about throughput."""
         return (
             bool(self.rows) and not np.isin(self.column("kind"), (Kind.STEADY, Kind.OBJECT, Kind.IDLE)).any()
         )
@@ -98,19 +98,19 @@ class Evidence:
         return datetime.fromtimestamp(3600.0 * float(self.column("hours").min()), UTC)
 
     def is_throttled(self) -> NDArray[np.bool_]:
-        """Which rows are the rate of requests that were admitted while others were refused."""
+        """Which rows are rates of requests that were admitted while others were refused."""
         return np.asarray(self.column("kind") == Kind.THROTTLED, dtype=np.bool_)
 
     @property
     def log_fastest(self) -> float:
-        """The logarithm of the most bytes a second that were measured; -inf where nothing was."""
+        """The logarithm of the highest throughput measured, in bytes per second; -inf if there is none."""
         return float(self.column("log_value")[self.is_throughput()].max(initial=-inf))
 
     @property
     def carried_rate_per_second(self) -> float:
-        """The most requests a second that went through where objects go whole; 0 where none did.
+        """The highest rate of requests per second at which objects were moved whole; 0 if there is none.
 
-        What a service lets through before it counts is left out.
+        The requests that a full token bucket lets through at once are left out.
         """
         is_whole = self.is_throughput() & (self.column("objects") == 0)
         rates = np.exp(self.column("log_value")) / self.column("s")
@@ -119,7 +119,7 @@ class Evidence:
         return float(sustained[is_whole].max(initial=0.0))
 
     def is_sight(self) -> NDArray[np.bool_]:
-        """Which rows are throughput as one client saw it: penstock, or where it measured none who reported most."""
+        """Which rows are throughput of one client: penstock itself, or else the one with the most reports."""
         rates, client = self.is_throughput(), self.column("client")
         known, counts = np.unique(client[rates], return_counts=True)
         if not len(known):
@@ -128,7 +128,7 @@ class Evidence:
         return np.asarray(rates & (client == followed), dtype=np.bool_)
 
     def widest(self) -> Transfers | None:
-        """The transfer with the most connections, while all of them are busy; None where none was measured."""
+        """The transfer with the most connections, taken as steady; None if none was measured."""
         rates = self.table[self.is_sight()]
         if not len(rates):
             return None
@@ -137,22 +137,22 @@ class Evidence:
         return Transfers(**values, is_steady=np.array([True]))
 
     def seen(self) -> Evidence:
-        """The same without the throughput of other clients."""
+        """This evidence without the throughput of other clients than that of `is_sight`."""
         kept = self.is_sight() | ~self.is_throughput()
         return Evidence(rows=tuple(row for row, is_kept in zip(self.rows, kept, strict=True) if is_kept))
 
     def upto(self, observation: int) -> Evidence:
-        """The same with nothing newer than this one."""
+        """The evidence up to and including this observation."""
         index = COLUMNS.index("observation")
         return Evidence(rows=tuple(row for row in self.rows if row[index] <= observation))
 
     def split(self, first: int) -> tuple[Evidence, Evidence]:
-        """What came before this observation, and what came with it and after."""
+        """The evidence before this observation, and that from it on."""
         before = self.upto(first - 1)
         return before, Evidence(rows=self.rows[len(before.rows) :])
 
     def sightings(self, weights: Array) -> shapeless.Sightings:
-        """What was measured of throughput, as one sees it who knows no law. `weights` are those of all rows."""
+        """The throughput rows for a model without a law. `weights` are those of all rows."""
         rates = self.is_sight()
         names = ("n", "s", "size")
         return shapeless.Sightings(
@@ -163,7 +163,7 @@ class Evidence:
         )
 
 
-_ADMITTED_AT_ONCE = 100  # requests: what a token bucket may hold
+_ADMITTED_AT_ONCE = 100  # requests: the size of a token bucket
 
 
 Row: TypeAlias = tuple[float, ...]
@@ -184,13 +184,13 @@ COLUMNS = (
     "observation",
     "size",
 )
-IDLE_FLOOR = 0.02  # idle shares below this are alike
+IDLE_FLOOR = 0.02  # differences between idle shares below this do not count
 
 
 class Law:
-    """The logarithm of each row of evidence, for `posterior`.
+    """Predicts the logarithm of each row of evidence from parameters: (draws, parameters) to (draws, rows).
 
-    Rows about one transfer, and transfers that were split alike, share what is computed of them.
+    Rows about one transfer, and transfers that were split alike, share their computation.
     """
 
     def __init__(self, evidence: Evidence) -> None:
@@ -203,7 +203,7 @@ class Law:
         split = dict(zip(_SPLIT_COLUMNS, unique.T, strict=False))
         self._transfers = Transfers(**split, is_steady=unique[:, -1] > 0, size=split["transferred"])
         self._idle = np.flatnonzero(kind == Kind.IDLE)
-        # What is no transfer, each with what it needs of its rows.
+        # Rows that are not about a transfer's time, each kind with its law and the columns that this needs.
         self._besides = [
             (rows, of, [each[rows] for each in needed])
             for told, of, needed in (
@@ -235,7 +235,7 @@ _SPLIT_COLUMNS = ("n", "s", "full", "rest", "transferred", "objects", "is_burst"
 
 
 def _unique_rows(table: Array, kind: Array) -> tuple[Array, NDArray[np.int64]]:
-    """The different transfers, and for each row which of them it is about (any, where it is about none)."""
+    """The distinct transfers, and for each row the index of its transfer (arbitrary if it is about none)."""
     timed = (kind == Kind.WHOLE) | (kind == Kind.STEADY) | (kind == Kind.IDLE)
     unique, inverse = np.unique(table[timed], axis=0, return_inverse=True)
     place = np.zeros(len(table), dtype=np.int64)
@@ -244,8 +244,8 @@ def _unique_rows(table: Array, kind: Array) -> tuple[Array, NDArray[np.int64]]:
 
 
 def throughput_noise_scale(connection_count: float) -> float:
-    """How much throughput varies, over the typical: more connections meet more of the day's traffic.
+    """The noise of throughput relative to the typical: more connections meet more of the day's traffic.
 
-    A coefficient of variation of 5 % with one connection and of 12 % with 256, as published S3 curves have it.
+    Published S3 curves have a coefficient of variation of 5 % with one connection and 12 % with 256.
     """
     return 0.62 + 0.11 * float(np.log2(connection_count))

@@ -1,32 +1,33 @@
-"""Knows the law of a transfer from or to S3: how fast the physics lets it go, whichever way the bytes travel.
+"""Knows the law of a transfer from or to S3: the physics of its throughput, the same for uploads and downloads.
 
-One request of s bytes on a warm connection takes L + s/B, so n connections move n s / (L + s/B) until something gives:
+One request of s bytes on a warm connection takes L + s/B, so n connections move n s / (L + s/B) until a limit is met:
 
     T(n, s)  = softmin_p( n s / (L + s/B),  H,  R s ) / overload / throttling
     H        = softmin_p( C,  s / (a + b s) )             the host: its network C, its CPU per request and per byte
     overload = 1 + beta max(0, q - k),    q = n s / (L + s/B) / H     past about twice the knee throughput falls
     throttling = 1 + gamma min(max(0, demanded requests / R - 1), 1.46)    503s cost more than the requests they refuse
 
-A path with a window of W bytes and a round trip of RTT holds one connection to W/RTT: that is B, whichever of
-the two is smaller, and no measurement of throughput can tell them apart.
+A path with a window of W bytes and a round-trip time of RTT limits one connection to W/RTT. B is this or the
+connection's own rate, whichever is smaller; no measurement of throughput can tell the two apart.
 
-One object of S bytes has k = ceil(S/s) parts. They go in floor(k/n) full waves of n and a last one of what remains,
+One object of S bytes has k = ceil(S/s) parts. They go in floor(k/n) full waves of n parts and a last one of the rest,
 
     lockstep = full n s / T(n, s) + rest s / T(rest, s)
 
-which is a step for connections (an almost empty wave takes as long as a full one) and smooth where the host is full.
-Parts take unequal times, so waves dissolve into a flow, and the last part comes late by a share h of a part's time:
+where rest = k - n floor(k/n). As a function of n this has steps where connections are the limit (an almost empty wave
+takes as long as a full one), and is smooth where the host is. Parts take unequal times, so that waves dissolve into a
+flow, and the last part is late by a share h of a part's time:
 
     flow     = k s / T(n, s)
     seconds  = (1 - m) lockstep + m flow + cold + h n s / T(n, s) + D + d k      D, d: create and complete
     cold     = max(0, (1 + c) L + s/B - n s / T(n, s))
 
-with neither h nor D nor d where an object goes whole, and neither D nor d where nothing is created. Cold connections
-shake hands and start slowly, which takes c L for each of them, at once: a wave that is slower than that for want of a
-faster host does not feel it.
+without h, D and d if an object is moved whole, and without D and d if no object is created. Cold connections need
+handshakes and slow start, which take c L for all of them concurrently: it makes no difference to a first wave that the
+host makes slower than that.
 
-A payload that is not worth splitting, or cannot be, goes whole: then n counts objects in flight and T(n, S) is what
-many of them reach.
+A payload that cannot be split, or is not worth splitting, is moved whole: then n is the number of objects in flight,
+and T(n, S) is the throughput of many of them.
 """
 
 from __future__ import annotations
@@ -80,11 +81,11 @@ PARAMETERS = (
     COLD_LATENCIES,  # c
 ) = range(len(PARAMETERS))
 
-# --- The law, for arrays: parameters (draws, parameters) and settings (settings,) give (draws, settings). ---
+# --- The law for arrays: from parameters (draws, parameters) and settings (settings,) to (draws, settings). ---
 
 
 class _Parameters:
-    """Parameters (draws, parameters), each as a column beside the settings: its logarithm, and itself."""
+    """Parameters by index, each with shape (draws, 1) to broadcast against settings: their logarithms and values."""
 
     def __init__(self, theta: Array) -> None:
         self.log = theta.T[:, :, None]
@@ -92,7 +93,7 @@ class _Parameters:
 
 
 class _Requests:
-    """n connections that ask for s bytes each, and the logarithms that every draw of the parameters takes of them."""
+    """n connections that request s bytes each, and logarithms of these, which are the same for every draw."""
 
     def __init__(self, n: Array, s: Array, is_burst: Array) -> None:
         self.s, self.is_burst = s, is_burst
@@ -106,9 +107,9 @@ def _softmin(p: Array, one: Array, other: Array) -> Array:
 
 
 def _log_rates(theta: Array, asked: _Requests) -> Array:
-    """Logarithm of T(n, s), bytes per second with n connections busy.
+    """Logarithm of T(n, s), in bytes per second, with n busy connections.
 
-    Of parameters that differ from those before them in no parameter of it, as under `derivatives`, it is the same.
+    A row of parameters that equals the row before in all parameters of T, as under `derivatives`, is not computed anew.
     """
     if len(theta) == 1:
         return _log_rate(_Parameters(theta), asked)
@@ -128,37 +129,40 @@ def _log_rate(at: _Parameters, asked: _Requests) -> Array:
 
 
 def _log_overload(at: _Parameters, log_demand: Array) -> Array:
-    """What connections cost that are more than the host can feed; `log_demand` is of all they could carry over that."""
+    """Logarithm of the loss from more connections than the host can feed.
+
+    `log_demand` is the logarithm of what they could carry over what the host can.
+    """
     excess = np.exp(np.minimum(log_demand, 7.0)) - at.value[OVERLOAD_ONSET]
     return np.asarray(np.log1p(at.value[OVERLOAD_SLOPE] * np.maximum(excess, 0.0)), dtype=np.float64)
 
 
 def _log_limits(at: _Parameters, asked: _Requests) -> tuple[Array, Array]:
-    """Logarithms of what the connections and what the host could carry, bytes per second."""
+    """Logarithms of what the connections and what the host could carry, in bytes per second."""
     host = _softmin(at.value[KNEE_SHARPNESS], _log_network(at, asked.is_burst), _log_cpu(at, asked))
     return _log_connections(at, asked), host
 
 
 def _log_connections(at: _Parameters, asked: _Requests) -> Array:
-    """Logarithm of what n connections could carry in requests of s bytes, bytes per second."""
+    """Logarithm of what n connections could carry in requests of s bytes, in bytes per second."""
     request_seconds = at.value[LATENCY] + asked.s / at.value[CONNECTION_RATE]
     return np.asarray(asked.log_bytes - np.log(request_seconds), dtype=np.float64)
 
 
-_LOG_EXCESS_MAX = 0.9  # 2.46 times what is admitted
+_LOG_EXCESS_MAX = 0.9  # 2.46 times the admitted rate
 
 
 def _log_throttling(at: _Parameters, log_excess: Array) -> Array:
-    """What refusals cost of the rate that is admitted, where so much more is demanded.
+    """Logarithm of the loss from refusals, given the logarithm of the demanded over the admitted request rate.
 
-    It is bounded: connections that wait before they ask again do not ask.
+    It is bounded, because connections that wait before they retry demand nothing.
     """
     refused = np.expm1(np.minimum(np.maximum(log_excess, 0.0), _LOG_EXCESS_MAX))
     return np.asarray(np.log1p(at.value[THROTTLING_SLOPE] * refused), dtype=np.float64)
 
 
 def log_admitted(theta: Array, n: Array, s: Array, is_burst: Array) -> Array:
-    """Logarithm of the requests per second that are admitted while others are refused."""
+    """Logarithm of the requests per second that are admitted while others are refused, (draws, settings)."""
     at, asked = _Parameters(theta), _Requests(n, s, is_burst)
     demanded = np.minimum(*_log_limits(at, asked)) - asked.log_s
     admitted = at.log[PREFIX_RATE]
@@ -166,7 +170,7 @@ def log_admitted(theta: Array, n: Array, s: Array, is_burst: Array) -> Array:
 
 
 def log_object_seconds(theta: Array, parts: Array) -> Array:
-    """Logarithm of the seconds that it takes to create and to complete objects of so many parts."""
+    """Logarithm of the seconds to create and complete objects with these numbers of parts, (draws, objects)."""
     value = _Parameters(theta).value
     return np.asarray(
         np.log(value[OBJECT_SECONDS] + parts * value[OBJECT_SECONDS_PER_PART]), dtype=np.float64
@@ -174,7 +178,7 @@ def log_object_seconds(theta: Array, parts: Array) -> Array:
 
 
 def log_network(theta: Array, is_burst: Array) -> Array:
-    """Logarithm of what the host may send, bytes per second."""
+    """Logarithm of the host's network rate in bytes per second, (draws, settings)."""
     return _log_network(_Parameters(theta), is_burst)
 
 
@@ -183,13 +187,16 @@ def _log_network(at: _Parameters, is_burst: Array) -> Array:
 
 
 def _log_cpu(at: _Parameters, asked: _Requests) -> Array:
-    """Logarithm of what the client's processor can send in requests of s bytes, bytes per second."""
+    """Logarithm of what the client's processor can move in requests of s bytes, in bytes per second."""
     seconds = at.value[CPU_PER_REQUEST] + asked.s * at.value[CPU_PER_BYTE]
     return np.asarray(asked.log_s - np.log(seconds), dtype=np.float64)
 
 
 def log_cpu_beside(theta: Array, n: Array, s: Array, is_burst: Array) -> Array:
-    """The same beside n connections: where it is the host's limit, they cost the processor their switching as well."""
+    """Logarithm of what the client's processor can move with n connections, in bytes per second, (draws, settings).
+
+    If the processor is the host's limit, switching between connections costs it some of its rate.
+    """
     at, asked = _Parameters(theta), _Requests(n, s, is_burst)
     connections, host = _log_limits(at, asked)
     cpu, network = _log_cpu(at, asked), _log_network(at, is_burst)
@@ -200,32 +207,32 @@ def log_cpu_beside(theta: Array, n: Array, s: Array, is_burst: Array) -> Array:
 _LIMIT_SHARPNESS = 4.0
 
 
-# The parameters that a limit is made of, and which way they move when it is raised.
+# The parameters that make up each limit, and the sign of their change when it is raised.
 _LIMITS: dict[str, dict[int, float]] = {
     "connections": {CONNECTION_RATE: 1.0, LATENCY: -1.0},
     "host-ceiling": {HOST_RATE: 1.0},
     "client-cpu": {CPU_PER_REQUEST: -1.0, CPU_PER_BYTE: -1.0},
     "request-rate": {PREFIX_RATE: 1.0},
 }
-_LIMIT_STEP = 0.2  # of the logarithm: a knee is felt from a little before it
+_LIMIT_STEP = 0.2  # of the logarithm, so that a knee shows slightly before it is reached
 
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """How transfers go, (draws, settings). Seconds are of those that are not steady."""
+    """The course of transfers, each field (draws, settings). Seconds are only for those that are not steady."""
 
     log_throughput: Array  # bytes per second
-    wave_seconds: Array  # of each of the full ones
-    last_seconds: Array  # of the one that is not full
-    cold_seconds: Array  # by which the first wave is later than the others
-    seconds: Array
+    wave_seconds: Array  # of each full wave
+    last_seconds: Array  # of the last wave, which is not full
+    cold_seconds: Array  # that the first wave takes longer than the others
+    seconds: Array  # of the whole transfer
 
 
-@dataclass(frozen=True, kw_only=True)  # without slots: what is prepared is kept
+@dataclass(frozen=True, kw_only=True)  # without slots, for the cached properties
 class Transfers:
-    """Arrays that say how bytes are split: `full` waves of n requests of s bytes, then `rest` requests.
+    """How the bytes of transfers are split, as arrays (settings,): `full` waves of n requests of s bytes, then `rest`.
 
-    Without waves (a share of a large object, or a stream of small ones) only the steady rate counts.
+    For steady transfers (a part of a large object, or a stream of small ones) only the steady rate counts.
     """
 
     n: Array
@@ -233,17 +240,17 @@ class Transfers:
     full: Array
     rest: Array
     transferred: Array
-    objects: Array  # times D
+    objects: Array  # how often D occurs
     is_burst: Array
     is_steady: NDArray[np.bool_]
     size: Array  # of one object
 
     def log_throughput(self, theta: Array) -> Array:
-        """Logarithm of bytes per second, (draws, settings)."""
+        """Logarithm of throughput in bytes per second, (draws, settings)."""
         return self.course(theta).log_throughput
 
     def log_limits(self, theta: Array) -> dict[str, Array]:
-        """Logarithms of what each part of the path could carry alone, bytes per second, (draws, settings)."""
+        """Logarithms of what each part of the path could carry by itself in bytes per second, (draws, settings)."""
         at, asked = _Parameters(theta), _Requests(self.n, self.s, self.is_burst)
         return {
             "connections": _log_connections(at, asked),
@@ -253,7 +260,7 @@ class Transfers:
         }
 
     def what_matters(self, theta: Array) -> dict[str, Array]:
-        """By how much throughput follows each limit alone: logarithm over logarithm, (draws, settings)."""
+        """The elasticity of throughput with respect to each limit: d log T / d log limit, (draws, settings)."""
         steps = np.zeros((2, len(_LIMITS), theta.shape[1]))
         for step, moves in zip(steps[0], _LIMITS.values(), strict=True):
             step[list(moves)] = [_LIMIT_STEP * sign for sign in moves.values()]
@@ -263,13 +270,13 @@ class Transfers:
         return dict(zip(_LIMITS, (raised - lowered) / (2.0 * _LIMIT_STEP), strict=True))
 
     def refused_fraction(self, theta: Array) -> Array:
-        """How much of what the connections demand, as far as the host carries it, is more than S3 admits."""
+        """The share of demanded requests, as far as the host carries them, that S3 refuses, (draws, settings)."""
         limits = self.log_limits(theta)
         demanded = np.minimum(limits["connections"], np.minimum(limits["host-ceiling"], limits["client-cpu"]))
         return np.asarray(-np.expm1(np.minimum(limits["request-rate"] - demanded, 0.0)), dtype=np.float64)
 
     def course(self, theta: Array) -> Course:
-        """How they go under draws of the parameters."""
+        """The course of the transfers for draws of the parameters (draws, parameters)."""
         at, count = _Parameters(theta), len(self.n)
         rates = _log_rates(theta, self._asked)
         steady, ending = rates[:, :count], rates[:, count:]
@@ -295,11 +302,11 @@ class Transfers:
         return Course(logs, wave, last, cold, seconds)
 
     def idle_fraction(self, course: Course) -> Array:
-        """The share of the connections' time that no request used."""
+        """The share of the connections' time in which they carried no request, (draws, settings)."""
         busy = self.full * course.wave_seconds + self._left_share * course.last_seconds + course.cold_seconds
         return np.asarray(1.0 - busy / course.seconds, dtype=np.float64)
 
-    # What every draw of the parameters takes of them.
+    # What is the same for every draw of the parameters.
 
     @cached_property
     def _steady(self) -> NDArray[np.intp]:
@@ -339,11 +346,11 @@ class Transfers:
 
     @cached_property
     def _left(self) -> NDArray[np.intp]:
-        """Those of which something is left after their full waves."""
+        """The indices of transfers with a last wave that is not full."""
         return np.flatnonzero((self.rest > 0) & ~self.is_steady)
 
     @cached_property
     def _asked(self) -> _Requests:
-        """What is asked at a time in full waves, and in what is left of some after them."""
+        """The requests of a full wave of each transfer, followed by those of the last waves that are not full."""
         waves, left = (self.n, self.s, self.is_burst), (self.rest, self.s, self.is_burst)
         return _Requests(*(np.append(each, rest[self._left]) for each, rest in zip(waves, left, strict=True)))

@@ -1,12 +1,13 @@
-"""Knows which rows of evidence an observation of a transfer comes to.
+"""Knows how an observation of a transfer is turned into rows of evidence.
 
-Measures of an observation that are used when they are there: `part_count`, `connection_count`, `create_seconds`,
-`complete_seconds`, `first_byte_seconds_mean`, `steady_throughput_bytes_per_second`, and `part_seconds_mean`: with the
-duration it says how long connections were idle, a ratio in which the noise of the day cancels. So does it in
-`client_cpu_demand_fraction`, which says how much the processor of the client has to give, with `worker_count`
-processes; and `bw_out_allowance_exceeded`, a good share of `host_transmitted_packet_count`, that it was all that the
-host may send.
-The names of one direction are its own (`Direction`); these are those of uploads.
+These measures of an observation are used if present: `part_count`, `connection_count`, `create_seconds`,
+`complete_seconds`, `first_byte_seconds_mean` and `steady_throughput_bytes_per_second`. With the duration,
+`part_seconds_mean` says how long connections were idle, a ratio in which the day's noise cancels. It also cancels in
+`client_cpu_demand_fraction`, which with the throughput says how much the client's processor can do with `worker_count`
+processes. If `bw_out_allowance_exceeded` is a good share of `host_transmitted_packet_count`, the host's network was at
+its ceiling.
+
+These are the names for uploads; other directions have their own (`Direction`).
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from penstock.models.s3.evidence import IDLE_FLOOR, Evidence, Kind, Row, through
 from penstock.models.s3.law import Transfers
 from penstock.vocabulary import STRAY_FRACTION_MAX, Observation, Place, is_stray
 
-# Observations, the newest: of older ones only the throughput is kept, which saves half the fit, and what was refused:
-# advice that keeps below a limit meets no more refusals, and a limit that is forgotten is crossed again.
+# The newest observations keep all rows. Older ones keep only throughput, which halves the time of a fit, and refusals:
+# advice below a limit meets no more refusals, and would cross it again if the limit were forgotten.
 _DETAILED_COUNT = 20
 _KEPT = (Kind.WHOLE, Kind.STEADY, Kind.THROTTLED)
 
@@ -60,7 +61,7 @@ def evidence_of(place: Place, observations: Sequence[Observation[S3SettingT]]) -
 
 
 def _refused_flags(observations: Sequence[Observation[S3SettingT]]) -> list[bool]:
-    """Whether each observation met the limit on requests: where refusals are no rarity, each of them tells of it."""
+    """Whether each observation met the limit on requests: if refusals are common, even a few of them count."""
     are_rare = is_stray(
         sum(o.throttled_count for o in observations), sum(o.request_count for o in observations)
     )
@@ -81,7 +82,7 @@ def _rows(
     is_refused: bool,
     is_host_bound: bool,
 ) -> list[Row]:
-    """The equations of one observation; none when nothing arrived."""
+    """The rows of one observation; none if nothing was transferred."""
     if observation.transferred_bytes <= 0 or observation.duration_seconds <= 0:
         return []
     shape = _shape(observation)
@@ -132,10 +133,10 @@ def _rows(
 
 
 def _admission(observation: Observation[S3SettingT], steady: float) -> list[tuple[float, float]]:
-    """The logarithm of how many requests a second were admitted while others were refused, with its noise scale.
+    """The logarithm of the requests per second that were admitted while others were refused, with its noise scale.
 
-    At the end those wait that were refused, and nobody else asks: it is what was `steady`, or that of all the time,
-    where the probe does not say when which were refused.
+    At the end of a probe only the refused requests are still waiting. So the rate is the one while some were refused,
+    or, if the probe does not state it, the `steady` rate or the mean over the whole duration.
     """
     measures, seconds = observation.measures, observation.duration_seconds
     answered = max(observation.request_count - observation.throttled_count - observation.failed_count, 1)
@@ -149,18 +150,19 @@ def _admission(observation: Observation[S3SettingT], steady: float) -> list[tupl
     return [(log(admitted / seconds), 2.0 + unknown / SIGMA_TYPICAL)]
 
 
-# What goes through may lie below what is admitted by so much, as a logarithm, over the share that is refused: a bucket
-# of three requests that refuses one in thirty by chance admits a quarter less than its rate.
+# By how much the rate that goes through may lie below the admitted rate: a logarithm, over the share of refusals. A
+# bucket of three requests that refuses one in thirty by chance admits a quarter less than its rate.
 _REFUSED_BY_CHANCE = 0.01
-_TOKENS_UNKNOWN = 1.0  # in a bucket that is found empty: less than what the next request takes
-_WAITED = 0.4  # as a logarithm: who is refused waits, in short probes for as long as all the others take
-# Of the time the busiest process ran: enough to say what all of it would do. Waiting alone tells of others: one that
-# wakes up for ten parts in five seconds has waited for a third of them where the host is crowded.
+_TOKENS_UNKNOWN = 1.0  # in a bucket that was found empty: less than the next request needs
+_WAITED = 0.4  # as a logarithm: in short probes, refused requests wait for as long as all others take
+# The share of time for which the busiest process must have run to say what a full processor can do. Waiting for the
+# processor is no such evidence: on a crowded host, a process that wakes up for ten parts in five seconds waits for a
+# third of them.
 _CPU_TOLD = 0.1
 _CPU_BOUND = 0.9
-# What precedes the first byte is not all that a request costs, and it waits in queues as well.
+# The time to the first byte is not all of a request's fixed time, and includes waiting in queues.
 _FIRST_BYTE_NOISE = 4.0
-_HOST_BOUND = 0.01  # of its packets the host queued or dropped; a burst of an instant touches fewer
+_HOST_BOUND = 0.01  # of the packets were queued or dropped by the host; short bursts affect fewer
 
 
 def _is_cpu_bound(observation: Observation[S3SettingT]) -> bool:
@@ -172,27 +174,27 @@ def _cpu_demand(observation: Observation[S3SettingT]) -> float:
 
 
 def _crowding(observation: Observation[S3SettingT]) -> float:
-    """By how much the noise scale grows where others had the processor: how crowded it is next time nobody knows."""
+    """The addition to the noise scale if others used the processor: next time it may be more or less crowded."""
     demand = _cpu_demand(observation)
     ran = min(max(observation.client_cpu_fraction, _RAN_LEAST), demand)
     return log(demand / ran) / SIGMA_TYPICAL if ran > 0 else 0.0
 
 
-_RAN_LEAST = 0.01  # of the time; who ran for less is known too little
+_RAN_LEAST = 0.01  # of the time; less is too little to say anything
 
 
 def _host_bound_flags(observations: Sequence[Observation[S3SettingT]], bursts: Sequence[bool]) -> list[bool]:
-    """Whether the network's driver held each observation back, and it was the ceiling, with as many credits.
+    """Whether the host's network allowance held each observation back at the ceiling of its regime.
 
-    The driver counts bursts of an instant as well, and with segmentation offload over large buffers: more than 1 % was
-    held back at a quarter of what the same host reached. So fewer connections have to have gone free, and nothing may
-    have been much faster.
+    The driver also counts short bursts and, with segmentation offload, large buffers: it reported more than 1 % at a
+    quarter of what the same host reached. So fewer connections must have been free of it, and nothing in the same
+    regime may have been much faster.
     """
     pairs = list(zip(observations, bursts, strict=True))
     fastest, fewest = {False: 0.0, True: 0.0}, {False: inf, True: inf}
     for o, is_burst in pairs:
         fastest[is_burst] = max(fastest[is_burst], o.throughput_bytes_per_second)
-        if o.client == "penstock" and not _is_host_bound(o):  # nothing was counted beside a report
+        if o.client == "penstock" and not _is_host_bound(o):  # reports do not count packets
             fewest[is_burst] = min(fewest[is_burst], connections_used(o))
     return [
         _is_host_bound(o)
@@ -202,7 +204,7 @@ def _host_bound_flags(observations: Sequence[Observation[S3SettingT]], bursts: S
     ]
 
 
-_PLATEAU = 0.8  # of the fastest: the same ceiling, on a day when measurements vary
+_PLATEAU = 0.8  # of the fastest: still the same ceiling, given how measurements vary
 
 
 def _is_host_bound(observation: Observation[S3SettingT]) -> bool:
@@ -214,7 +216,7 @@ def _is_host_bound(observation: Observation[S3SettingT]) -> bool:
 def _without_outgrown(
     observations: Sequence[Observation[S3SettingT]], workers: float
 ) -> list[Observation[S3SettingT]]:
-    """Leave out what fewer processes measured at their limit, once so many of them measured here."""
+    """The observations without those that fewer than `workers` processes made at the limit of their processors."""
     return [o for o in observations if not _is_cpu_bound(o) or _worker_count(o) >= workers]
 
 
@@ -248,12 +250,12 @@ def _shape(observation: Observation[S3SettingT]) -> _Shape:
 
 
 def connections_used(observation: Observation[S3SettingT]) -> float:
-    """How many connections had something to send: no more than there were requests."""
+    """The number of connections that had something to do: at most the number of requests."""
     return _shape(observation).n
 
 
 def moved(observations: Sequence[Observation[S3SettingT]], *, is_burst: bool) -> Transfers:
-    """What was moved, split as it is in the rows of evidence: an object that went whole was one request."""
+    """The transfers of these observations, split as in the rows of evidence: an object moved whole is one request."""
     shapes = [_shape(observation) for observation in observations]
     return Transfers(
         n=np.array([shape.n for shape in shapes]),
@@ -269,27 +271,27 @@ def moved(observations: Sequence[Observation[S3SettingT]], *, is_burst: bool) ->
 
 
 def object_seconds(observation: Observation[S3SettingT]) -> float:
-    """Seconds that creating and completing the object took; 0 where they were not measured."""
+    """Seconds to create and complete the object; 0 if not measured."""
     measures = observation.measures
     return measures.get("create_seconds", 0.0) + measures.get("complete_seconds", 0.0)
 
 
 def _doubt_of_the_refused(observation: Observation[S3SettingT]) -> float:
-    """By how much the noise scale grows where a probe ended without those that were refused, or soon after."""
+    """The addition to the noise scale if a probe ended without its refused requests, or soon after them."""
     measures = observation.measures
     is_whole = observation.transferred_bytes >= observation.context.payload_size_bytes
     is_steady = measures.get("steady_throughput_bytes_per_second", 0.0) > 0
     return 0.0 if is_whole or is_steady or "admitted_count" not in measures else _WAITED / SIGMA_TYPICAL
 
 
-_STRAGGLED = 2.0  # times as long as nine of ten requests, wave by wave, account for
+_STRAGGLED = 2.0  # times the duration that the 90th percentile of requests, wave by wave, accounts for
 
 
 def _doubt_of_the_end(observation: Observation[S3SettingT], shape: _Shape) -> float:
-    """By how much the noise scale grows where all waited for a request or two, so that the rest says what is usual.
+    """The addition to the noise scale if the whole transfer waited for one or two requests.
 
-    One GET of thousands takes a second: where 64 ranges are read at a time in a tenth of that, it makes the transfer
-    look like one of a server that collapses under so many, of which every request would be slow.
+    One GET in thousands takes a second. If 64 ranges are read at a time in a tenth of that, this one makes the transfer
+    look like that of a server that collapses under so many requests, although there every request would be slow.
     """
     p90 = observation.measures.get(f"{observation.setting.direction.part_noun}_seconds_p90", 0.0)
     usual = object_seconds(observation) + (shape.full + (shape.rest > 0)) * p90
@@ -297,11 +299,11 @@ def _doubt_of_the_end(observation: Observation[S3SettingT], shape: _Shape) -> fl
     return max(log(ratio / _STRAGGLED), 0.0) / SIGMA_TYPICAL
 
 
-_PART_SPREAD = 0.3  # of the time of one part, relative: how well a mean of parts is known
+_PART_SPREAD = 0.3  # relative standard deviation of the time of one part, for the error of their mean
 
 
 def _idle(observation: Observation[S3SettingT], shape: _Shape) -> list[tuple[float, float]]:
-    """The idle share of the connections' time, with its noise scale, where part times are known."""
+    """The logarithm of the idle share of the connections' time and its noise scale; empty if part times are unknown."""
     mean = observation.measures.get(f"{observation.setting.direction.part_noun}_seconds_mean", 0.0)
     if mean <= 0:
         return []

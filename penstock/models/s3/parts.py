@@ -1,4 +1,4 @@
-"""Knows into what parts S3 lets an object be cut, whether they are sent or copied, and what is read whole."""
+"""Knows into which parts S3 allows an object to be divided, to send or to copy it, and what is read whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Knows what a fit of transfers remembers, and predicts from it: draws of the law, and the evidence around them."""
+"""Knows what a fit of transfers stores, and predicts from it: draws of the law's parameters, and the evidence."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from penstock.models.s3.evidence import Evidence
 from penstock.models.s3.lateness import Lateness
 from penstock.models.s3.law import Transfers
 
-SURE = 0.8  # of the draws
-_MATTERS = 0.5  # of the logarithm of throughput over that of a limit: it is that which holds it back
-_NEAR_OCTAVES = (1.5, 3.0)  # of threads and of parts: what is so far apart tells little of each other
-FIT_STATE_VERSION = 11  # of what follows; fits that were stored under another are not read
+SURE = 0.8  # of the draws must agree
+_MATTERS = 0.5  # elasticity of throughput with respect to a limit, from which on it is what limits
+_NEAR_OCTAVES = (1.5, 3.0)  # of threads and part size: so far apart, settings tell little of each other
+FIT_STATE_VERSION = 11  # of the stored state; fits with another version are not read
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Posterior:
-    """Draws of the parameters, and the evidence around them: enough to predict.
+    """Draws of the parameters, and the evidence that they were fitted to: all that predictions need.
 
-    What is the same for every question is worked out with the first.
+    Intermediate results that every question needs are cached.
     """
 
-    draws: Array
-    unexplained: tuple[Unexplained, ...]  # beside the draws, in turns
+    draws: Array  # (draws, parameters), logarithms
+    unexplained: tuple[Unexplained, ...]  # misfits and noise sizes, assigned to the draws in turn
     evidence: Evidence
-    weights: Array
-    shapes: Array | None  # of what is known without the law, where the law is not believed
-    credit_bytes: float | None
+    weights: Array  # (rows,): the probability that a row is no dip
+    shapes: Array | None  # draws of a model without the law, if the law is given up
+    credit_bytes: float | None  # burst credits after the newest measurement
     lateness: Lateness
 
     def to_state(self) -> dict[str, Any]:
@@ -60,7 +60,7 @@ class Posterior:
 
     @staticmethod
     def from_state(state: Mapping[str, Any]) -> Posterior:
-        """What it was made of; nobody changes a state."""
+        """The posterior of a state from `to_state`. It is cached, so the state must not be changed."""
         return _read(_Same(state))
 
     @cached_property
@@ -69,7 +69,7 @@ class Posterior:
 
     @cached_property
     def rising_connection_count(self) -> int:
-        """The most connections that were measured, where even they were all that held throughput back; 0 elsewhere."""
+        """The most connections measured, if even with these connections were the limit; else 0."""
         widest = self.evidence.widest()
         if widest is None:
             return 0
@@ -78,26 +78,26 @@ class Posterior:
 
     @property
     def residuals(self) -> Array:
-        """Of the logarithm of each throughput that one client saw, beside what is expected of its setting."""
+        """Residuals of the logarithm of throughput, for the measurements of one client: (measurements,)."""
         if self.shapes is not None:
             seen = self._sightings
             expected = shapeless.means(seen, self.shapes, seen.points)
             return np.asarray(seen.log_values - expected.mean(axis=0), dtype=np.float64)
         law = self.evidence.law()(self.draws)[:, self.evidence.is_throughput()]
         expected = self._beside(law, self._data.coordinates)
-        # Other clients are another group, not a state.
+        # Other clients are another group, not another state of the path.
         is_seen = self.evidence.is_sight()[self.evidence.is_throughput()]
         return np.asarray((self._data.log_values - expected.mean(axis=0))[is_seen], dtype=np.float64)
 
     @cached_property
     def _data(self) -> Measurements:
-        """Of throughput."""
+        """The measurements of throughput."""
         every = self.evidence.measurements()
         return every.of(np.flatnonzero(every.has_misfit))
 
     @cached_property
     def _remainders(self) -> list[Remainder]:
-        """What the draws leave for each of the misfits to say."""
+        """For each misfit, the residuals of its draws, which it explains."""
         is_rate, turns = self.evidence.is_throughput(), len(self.unexplained)
         residual = self._data.log_values - self.evidence.law()(self.draws)[:, is_rate]
         return [
@@ -106,19 +106,19 @@ class Posterior:
         ]
 
     def log_throughput(self, transfers: Transfers) -> Array:
-        """Draws of the logarithm, (draws, settings)."""
+        """Draws of the logarithm of throughput, with the expectation of the misfit, (draws, settings)."""
         if self.shapes is not None:
             return shapeless.means(self._sightings, self.shapes, _points(transfers))
         return self._beside(transfers.log_throughput(self.draws), self._coordinates(transfers))
 
     def _beside(self, values: Array, here: Array) -> Array:
-        """What the draws of the law say of coordinates, with what its misfits say besides."""
+        """The law's values (draws, settings) plus the expectation of the misfits at these coordinates; in place."""
         for turn, (each, reach) in enumerate(self._reached(here)):
             values[turn :: len(self._remainders)] += each.means(reach)
         return values
 
     def misfit_variance(self, transfers: Transfers) -> Array:
-        """How much the law may be off at each setting, as a variance (settings,)."""
+        """The variance of the misfit at each setting, (settings,)."""
         if self.shapes is not None:
             return shapeless.variance(self._sightings, self.shapes, _points(transfers))
         here = self._coordinates(transfers)
@@ -128,16 +128,16 @@ class Posterior:
 
     @property
     def noise_variance(self) -> float:
-        """Of a measurement whose noise scale is 1."""
+        """The noise variance of a measurement whose noise scale is 1."""
         return float(np.mean([each.sigma**2 for each in self.unexplained]))
 
     @property
     def weather_variance(self) -> float:
-        """Of what all measurements within an hour share."""
+        """The variance of weather, the effect that all measurements within an hour share."""
         return float(np.mean([each.misfit.weather**2 for each in self.unexplained]))
 
     def strangeness(self, transfers: Transfers) -> Array:
-        """How little the nearest measurement tells of each setting, as a share of a variance (settings,)."""
+        """How little the nearest measurement tells about each setting: a share of a variance, (settings,)."""
         seen = self._data.coordinates[:, :2]
         if not len(seen):
             return np.ones(len(transfers.n))
@@ -145,22 +145,22 @@ class Posterior:
         return np.asarray(1.0 - told**2, dtype=np.float64)
 
     def _coordinates(self, transfers: Transfers) -> Array:
-        """As the misfits see them; on credits or not is one where all was measured without."""
+        """Coordinates for the misfits, (settings, 3); regimes count as one if none was measured on burst credits."""
         is_told = bool(self.evidence.column("is_burst").any())
         return np.column_stack([_knobs(transfers), is_told * transfers.is_burst])
 
     def together(self, transfers: Transfers) -> Array:
-        """Draws of the logarithm around what is predicted, (draws, settings), for comparing a few settings.
+        """Draws of the logarithm of throughput, including the misfit, (draws, settings), to compare a few settings.
 
-        They share the draws of the parameters and the misfit: only what tells the settings apart makes them differ.
+        All settings share the draws of parameters and misfit, so that they differ only in what tells them apart.
         """
         values = self.log_throughput(transfers)
-        # Of settings that do the same it has no inverse.
+        # By eigenvalues, because the covariance of settings that do the same is singular.
         variances, axes = np.linalg.eigh(self.covariance(transfers))
         return values + _wiggles(axes * np.sqrt(np.maximum(variances, 0.0)), len(values))
 
     def covariance(self, transfers: Transfers) -> Array:
-        """What is not known of settings beyond the spread of the draws, together: (settings, settings)."""
+        """The covariance of the misfit, beyond the spread of the draws: (settings, settings)."""
         if self.shapes is not None:
             return shapeless.covariance(self._sightings, self.shapes, _points(transfers))
         here = self._coordinates(transfers)
@@ -176,13 +176,13 @@ class Posterior:
         return [each.misfit for each in self.unexplained]
 
     def _reached(self, here: Array) -> Iterator[tuple[Remainder, Array]]:
-        """Each remainder, with what its misfit says of coordinates (settings, 3) by those that were measured."""
+        """Each remainder, with its misfit's covariance of coordinates (settings, 3) with those of measurements."""
         return zip(self._remainders, covariances(self._misfits, here, self._data.coordinates), strict=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Same:
-    """A state by which it is, not by what it says: what was read of it is kept as long as it."""
+    """A state compared by identity, as a key of the cache; the cache keeps the state alive."""
 
     state: Mapping[str, Any]
 
@@ -219,7 +219,7 @@ def _read(same: _Same) -> Posterior:
 
 
 def _wiggles(factor: Array, count: int) -> Array:
-    """So many draws around nothing, (draws, settings), the second half mirroring the first."""
+    """Normal draws around zero, (draws, settings), whose second half mirrors the first; `factor` scales them."""
     normal = np.random.default_rng(len(factor)).standard_normal((count // 2, len(factor)))
     return np.asarray(np.concatenate([normal, -normal])[:count] @ factor.T, dtype=np.float64)
 

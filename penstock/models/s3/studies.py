@@ -1,4 +1,4 @@
-"""Knows what to show of transfers beside their knobs: the requests around an object, and the host's two ceilings."""
+"""Knows the figures of transfers that are not about knobs: requests around an object, and the host's two ceilings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _UNTOUCHED_FRACTION = 0.98  # of a full bucket
 
 
 def studies(fit: Fit, observations: Sequence[Observation[Any]]) -> Iterator[Study]:
-    """Of a place, all sizes together: none of this depends on what one object holds."""
+    """The figures of a place, for all sizes together, because none of them depends on the object size."""
     yield from _around_objects(fit, observations)
     limits = burst_ceiling(fit.place)
     if limits is not None and observations:
@@ -34,7 +34,7 @@ def studies(fit: Fit, observations: Sequence[Observation[Any]]) -> Iterator[Stud
 
 
 def _around_objects(fit: Fit, observations: Sequence[Observation[Any]]) -> Iterator[Study]:
-    """Creating an object and merging its parts, by how many they are; not where the direction has no such requests."""
+    """Time to create an object and merge its parts, by their number; none if the direction has no such requests."""
     seen = [
         (o.measures["object_part_count"], object_seconds(o), o)
         for o in observations
@@ -80,9 +80,9 @@ def _around_objects(fit: Fit, observations: Sequence[Observation[Any]]) -> Itera
 
 
 def _credits(limits: burst.Ceiling, observations: Sequence[Observation[Any]]) -> Iterator[Study]:
-    """As the measurements alone would have it: what applications sent beside them is not in it.
+    """Burst credits computed from the measurements alone, without other traffic of the host.
 
-    Nothing where they never took enough to be seen.
+    No figure if measurements never took enough of them to be visible.
     """
     left, at = limits.credit_bytes_max, observations[0].started_at
     course: list[tuple[float, float]] = []

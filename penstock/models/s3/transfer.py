@@ -1,8 +1,8 @@
-"""Knows how a transfer from or to S3 is advised, whichever way the bytes go: what a setting will do and what follows.
+"""Knows the model of transfers to and from S3: what a setting will do, and what follows from it for clients.
 
-The physics itself is in `law`, what observations say about it in `observed` and `evidence`, and how it is learned in
-`learning`; which settings there are to choose from is in `choices`. What is legal, worth trying and to be paid differs
-with the direction: `upload` and `download` say it.
+The law itself is in `law`, what observations say about it in `observed` and `evidence`, how it is learned in
+`learning`, and the settings to choose from in `choices`. What is legal, what is worth trying and what it costs depends
+on the direction, and is in `upload` and `download`.
 """
 
 from __future__ import annotations
@@ -54,46 +54,46 @@ from penstock.vocabulary import (
     Tariff,
 )
 
-_OBSERVATION_COUNT_MAX = 64  # the newest: older ones of a place that did not change say the same
+_OBSERVATION_COUNT_MAX = 64  # the newest; older ones add little
 _PROBE_WAVES = 3
-_WAVE_ROOM = 1.25  # over the expected time of one wave of parts
+_WAVE_ROOM = 1.25  # times the expected time of one wave of parts
 _PROBE_SECONDS = 2.0
-# How many times as long a probe may take as is expected, for a dip must not end it, and as it takes where the place is
-# as slow as it may well be: where a ceiling may be near, the mean of the draws is that of those without one.
+# A probe may take this many times its expected duration, so that a dip does not end it, or its duration in a place as
+# slow as it may well be: if a ceiling may be near, the mean of the draws is dominated by draws without one.
 _DIP_PATIENCE, _SLOW_PATIENCE = 5.0, 2.0
 _SLOW_QUANTILE = 0.05
-_BURST_QUANTILE = 0.95  # of the draws of a rate: what a probe may spend is not to be guessed too low
-_CREDIT_SHARE_MAX = 0.5  # of the credits that are left: what a transfer may take and still fit well
-_REPORT_ROOM = 1.125  # over the deviation of a probe: dips and what the law is off by make no report odd
-_CRT_GBPS_PER_CONNECTION = 0.4  # gigabits per second: the AWS CRT opens one connection for each of its target
+_BURST_QUANTILE = 0.95  # of the draws of a rate, so that a probe's use of credits is not underestimated
+_CREDIT_SHARE_MAX = 0.5  # of the credits left: a transfer that takes no more can burst
+_REPORT_ROOM = 1.125  # times the deviation of a probe, because reports have dips, and the law a misfit
+_CRT_GBPS_PER_CONNECTION = 0.4  # the AWS CRT opens one connection for so much of its target, in Gbit/s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3TransferModel(S3Choices[S3SettingT]):
-    """The mechanistic law with priors, a Gaussian process on its residual, and a watch for change."""
+    """The law with priors, a Gaussian process on its residuals, and change detection."""
 
     @property
     @abstractmethod
     def operation(self) -> str:
-        """The key in the table of services."""
+        """The key in the table of operations."""
 
     @abstractmethod
     def requests_around(self, context: Context, setting: S3SettingT, part_count: int) -> int:
-        """The most requests of a probe besides those that carry the bytes."""
+        """The most requests that a probe makes besides those that carry its bytes."""
 
     @abstractmethod
     def usd(self, tariff: Tariff, *, request_count: int, transferred_bytes: float) -> float:
-        """What these requests of a probe cost at the most."""
+        """The most that these requests of a probe may cost, in dollars."""
 
     def within(self, fit: Fit, demand: Demand) -> Demand:
-        """The demand with such limits of bandwidth as follow from it."""
+        """The demand with the bandwidth limits that follow from it."""
         del fit
         return demand
 
     def regime(self, fit: Fit, context: Context, demand: Demand, *, beside_bytes: int = 0) -> Regime:
-        """Burst where what moves takes no more than half of the credits that the last measurement left.
+        """BURST if the bytes moved take at most half of the credits left after the last measurement, else SUSTAINED.
 
-        What is moved at the same time takes of them as well. What has no end outlasts them.
+        `beside_bytes`, moved at the same time, take credits as well. A stream without an end outlasts all credits.
         """
         limits, moved = burst_ceiling(context.place), self._moved_bytes(context, demand)
         if demand.regime is not Regime.AUTO:
@@ -105,7 +105,7 @@ class S3TransferModel(S3Choices[S3SettingT]):
         return Regime.BURST if spent <= _CREDIT_SHARE_MAX * left else Regime.SUSTAINED
 
     def _settled(self, fit: Fit, context: Context, demand: Demand) -> Demand:
-        """The demand with one of the two regimes, and with such limits of bandwidth as follow from it."""
+        """The demand with one of the two regimes, and with the bandwidth limits that follow from it."""
         settled = self.within(fit, replace(demand, regime=self.regime(fit, context, demand)))
         lasting, stated = self._lasting_rate(fit, context, demand), settled.bandwidth_bytes_per_second_max
         if lasting is None:
@@ -113,7 +113,7 @@ class S3TransferModel(S3Choices[S3SettingT]):
         return replace(settled, bandwidth_bytes_per_second_max=min(stated or lasting, lasting))
 
     def _lasting_rate(self, fit: Fit, context: Context, demand: Demand) -> float | None:
-        """What such a transfer reaches on average where it is refused in its course; None where it is not."""
+        """The average rate in bytes per second of a transfer that is refused midway; None if it is not."""
         told, moved = fit.state.get("patience"), self._moved_bytes(context, demand)
         if told is None or (moved is not None and moved <= told[0]):
             return None
@@ -123,7 +123,7 @@ class S3TransferModel(S3Choices[S3SettingT]):
     def refused_late(
         self, probes: Sequence[Observation[S3SettingT]], reports: Sequence[Observation[S3SettingT]]
     ) -> list[Observation[S3SettingT]]:
-        """The reports that tell of a store's patience, and nothing of the load."""
+        """The reports that show how long the store bears a load, and say nothing about the load itself."""
         return refused_late(probes, reports)
 
     def aware_of(
@@ -132,27 +132,27 @@ class S3TransferModel(S3Choices[S3SettingT]):
         probes: Sequence[Observation[S3SettingT]],
         late: Sequence[Observation[S3SettingT]],
     ) -> Fit:
-        """The fit that knows what becomes of long transfers."""
+        """The fit, completed with what happens to long transfers."""
         told = patience(probes, late)
         if told is None:
             return fit
         return replace(fit, state={**fit.state, "patience": [told.transferred_bytes, told.bytes_per_second]})
 
     def _moved_bytes(self, context: Context, demand: Demand) -> int | None:
-        """All that moves before the transfer is over; None for a stream, which has no end."""
+        """The bytes that the whole transfer moves; None for a stream, which has no end."""
         size, count = self.payload_bytes(context, demand), max(demand.object_count, 1)
         is_stream = count == 1 and size <= self.direction.unsplit_bytes
         return None if is_stream or demand.access is Access.RANDOM else size * count
 
     def learned_besides(self, observations: Sequence[Observation[S3SettingT]]) -> dict[str, Any]:
-        """What a fit remembers beside the law, oldest observation first; of plain data."""
+        """What a fit remembers beside the law, as plain data; observations are oldest first."""
         del observations
         return {}
 
     def derived_besides(
         self, fit: Fit, context: Context, setting: S3SettingT, demand: Demand
     ) -> dict[str, float]:
-        """What follows from a setting for this direction alone."""
+        """Client options that follow from a setting in this direction only."""
         del fit, context, setting, demand
         return {}
 
@@ -163,12 +163,12 @@ class S3TransferModel(S3Choices[S3SettingT]):
 
     @property
     def state_version(self) -> int:
-        """Of what `Fit.state` holds: changes whenever that does."""
+        """The version of the format of `Fit.state`."""
         return FIT_STATE_VERSION
 
     @property
     def kindred(self) -> frozenset[str]:
-        """The other direction: it takes the same way, on the same host."""
+        """The other direction, which uses the same path and the same host."""
         return kindred(self.operation)
 
     def host_ceiling(self, place: Place) -> burst.Ceiling | None:
@@ -177,16 +177,17 @@ class S3TransferModel(S3Choices[S3SettingT]):
 
     @property
     def value_metric(self) -> str:
-        """Bytes of the object over the seconds from its first request to its last."""
+        """Bytes of the object over the seconds from the start of its first request to the end of its last."""
         return "throughput_bytes_per_second"
 
     def probe_costs(
         self, fit: Fit, context: Context, settings: Sequence[S3SettingT], tariff: Tariff
     ) -> Sequence[Cost]:
-        """Three waves or two seconds, whichever is more, but at most all parts; small objects go in a stream.
+        """The most that a probe of each setting may cost: three waves or two seconds, whichever is more.
 
-        Where requests were refused there is enough to ask once more for each part of an object that goes as a whole:
-        without those that were refused it would look faster than it is.
+        A probe moves at most all parts of an object; small objects are moved as a stream. If requests were refused
+        before, the cost includes one retry for each part of an object that is moved whole: without its refused parts it
+        would look faster than it is.
         """
         rates, slow = self._steady_rates(fit, context, settings)
         fast = self._burst_rates(fit, context, settings)
@@ -198,7 +199,7 @@ class S3TransferModel(S3Choices[S3SettingT]):
         self,
         context: Context,
         tariff: Tariff,
-        asked_count: int,  # for each part of a whole object
+        asked_count: int,  # requests for each part of a whole object
         setting: S3SettingT,
         rate: float,
         slow: float,
@@ -222,19 +223,19 @@ class S3TransferModel(S3Choices[S3SettingT]):
         )
 
     def probe_seconds_min(self, fit: Fit, context: Context, setting: S3SettingT) -> float:
-        """One wave of parts at the expected rate, with some room for a slow one."""
+        """The time of one wave of parts at the expected rate, with some room for a slow one."""
         return _WAVE_ROOM * self._wave_bytes(context, setting) / self._steady_rate(fit, context, setting)
 
     def request_bytes(self, setting: S3SettingT, payload_size_bytes: int) -> int:
         return min(setting.request_size_bytes, payload_size_bytes)
 
     def _wave_bytes(self, context: Context, setting: S3SettingT) -> int:
-        """All that is in flight at once."""
+        """The bytes in flight at a time."""
         size = max(context.payload_size_bytes, 1)
         return in_flight_count(setting, size) * self.request_bytes(setting, size)
 
     def measured_value(self, observation: Observation[S3SettingT]) -> float:
-        """Throughput of a whole object, extended from the share of it that was sent; of small ones, of their stream."""
+        """Throughput in bytes per second: of a whole object, extrapolated if only part was moved, or of a stream."""
         size = observation.context.payload_size_bytes
         steady = observation.measures.get("steady_throughput_bytes_per_second", 0.0)
         if steady > 0 and size <= self.direction.unsplit_bytes:
@@ -245,15 +246,15 @@ class S3TransferModel(S3Choices[S3SettingT]):
 
     @property
     def reported_measures(self) -> frozenset[str]:
-        """None: the throughput says it all, and how a client works inside is its own."""
+        """None: throughput is all that is learned from reports, because clients differ inside."""
         return frozenset()
 
     def in_use(self, report: Observation[S3SettingT]) -> S3SettingT:
-        """No more threads than there were requests to make: one object that goes whole takes one connection."""
+        """The setting with the threads that had requests to make: an object moved whole uses one connection."""
         return self.setting(int(connections_used(report)), report.setting.request_size_bytes)
 
     def discrepancies(self, fit: Fit, reports: Sequence[Observation[S3SettingT]]) -> tuple[Array, Array]:
-        """Of throughput; under the regime that explains it better, for nobody knows which it was."""
+        """Discrepancies of throughput, in the regime that explains each report better, because it is unknown."""
         posterior = Posterior.from_state(fit.state)
         measured = np.log([self.measured_value(report) for report in reports])
         both = []
@@ -273,7 +274,7 @@ class S3TransferModel(S3Choices[S3SettingT]):
         prior: Fit | None,
         seed: int,
     ) -> Fit:
-        """The posterior since the place last changed; from the neighbour's parameters where they fit."""
+        """The posterior since the place last changed, starting from the neighbour's posterior if that fits."""
         ordered = sorted(observations, key=lambda o: o.started_at)[-_OBSERVATION_COUNT_MAX:]
         learned = learn(place, evidence_of(place, ordered), prior, seed)
         posterior = learned.posterior(credits_left(place, ordered), lateness(self.direction, ordered))
@@ -295,7 +296,7 @@ class S3TransferModel(S3Choices[S3SettingT]):
     def appraise(
         self, fit: Fit, context: Context, settings: Sequence[S3SettingT], demand: Demand
     ) -> Appraisal:
-        """Posterior means, with what late requests cost; nothing is faster than a stated bandwidth limit."""
+        """Posterior means, which include late requests and respect a stated bandwidth limit."""
         posterior, demand = Posterior.from_state(fit.state), self._settled(fit, context, demand)
         transfers = self._transfers(context, settings, demand)
         logs = _on_average(posterior, transfers, posterior.log_throughput(transfers), demand)
@@ -312,9 +313,9 @@ class S3TransferModel(S3Choices[S3SettingT]):
         )
 
     def belief(self, fit: Fit, context: Context, settings: Sequence[S3SettingT], demand: Demand) -> Belief:
-        """The parameters drawn, and what the law may be off by besides, as far as it is felt.
+        """The joint belief: draws of the parameters, and the covariance of the misfit as far as it has an effect.
 
-        Less where a bandwidth is stated, or where late requests are what a transfer waits for.
+        It has less effect if a bandwidth limit is stated, or if a transfer waits for late requests.
         """
         posterior, demand = Posterior.from_state(fit.state), self._settled(fit, context, demand)
         transfers = self._transfers(context, settings, demand)
@@ -333,7 +334,7 @@ class S3TransferModel(S3Choices[S3SettingT]):
         reference: S3SettingT,
         demand: Demand,
     ) -> Array:
-        """Of throughput; for `latency` of one object that goes alone. Nothing is faster than a stated bandwidth."""
+        """Gains in throughput, or for `latency` in the time of a single object; within a stated bandwidth limit."""
         is_of_one, demand = demand.objective is Objective.LATENCY, self._settled(fit, context, demand)
         aimed = replace(demand, object_count=1) if is_of_one else demand
         transfers = self._transfers(context, [reference, *settings], aimed)
@@ -343,7 +344,7 @@ class S3TransferModel(S3Choices[S3SettingT]):
         return np.asarray(logs[:, 1:] - logs[:, :1], dtype=np.float64)
 
     def predict(self, fit: Fit, context: Context, setting: S3SettingT, demand: Demand) -> Prediction:
-        """Throughput, seconds of one object, requests per second: each for one future measurement."""
+        """Throughput, latency of one object and request rate, each with the interval of one future measurement."""
         posterior, demand = Posterior.from_state(fit.state), self._settled(fit, context, demand)
         line = host_ceiling(context.place)
         throughput = answers.interval(posterior, self._transfers(context, [setting], demand), demand, line)
@@ -362,23 +363,23 @@ class S3TransferModel(S3Choices[S3SettingT]):
     def foresee(
         self, fit: Fit, context: Context, settings: Sequence[S3SettingT], demand: Demand
     ) -> Iterator[Estimate]:
-        """Of throughput."""
+        """The estimate of throughput for each setting."""
         posterior, demand = Posterior.from_state(fit.state), self._settled(fit, context, demand)
         transfers = self._transfers(context, settings, demand)
         return answers.intervals(posterior, transfers, demand, host_ceiling(context.place))
 
     def usual(self, fit: Fit, context: Context, settings: Sequence[S3SettingT], demand: Demand) -> Array:
-        """Of throughput."""
+        """The expected throughput of each setting in bytes per second."""
         posterior, demand = Posterior.from_state(fit.state), self._settled(fit, context, demand)
         return answers.usual_rates(posterior, self._transfers(context, settings, demand), demand)
 
     def derive(self, fit: Fit, context: Context, setting: S3SettingT, demand: Demand) -> Mapping[str, float]:
-        """Pool, threshold, limits and time-outs that follow from threads and part size."""
+        """Connection pool, multipart threshold, limits and timeouts that follow from threads and part size."""
         stated, lasting = demand.bandwidth_bytes_per_second_max, self._lasting_rate(fit, context, demand)
         demand = self._settled(fit, context, demand)
         posterior = Posterior.from_state(fit.state)
         transfers = self._transfers(context, [setting], demand)
-        rate = float(answers.usual_rates(posterior, transfers, demand)[0])  # as it is predicted
+        rate = float(answers.usual_rates(posterior, transfers, demand)[0])  # as predicted
         derived = {
             "connection_pool_count": float(setting.thread_count + 1),
             "multipart_threshold_bytes": answers.threshold_bytes(posterior, context, setting, demand),
@@ -397,7 +398,7 @@ class S3TransferModel(S3Choices[S3SettingT]):
         return derived | self.derived_besides(fit, context, setting, demand)
 
     def bottleneck(self, fit: Fit, context: Context, setting: S3SettingT, demand: Demand) -> str:
-        """The term of the soft minimum that is smallest at the posterior mean."""
+        """The limit that matters most in nearly all draws; "unsure" if they do not agree."""
         if not fit.observation_count:
             return "unknown"
         lasting = self._lasting_rate(fit, context, demand)
@@ -406,7 +407,7 @@ class S3TransferModel(S3Choices[S3SettingT]):
         return "request-rate" if name == "demand" and lasting is not None else name
 
     def remarks(self, fit: Fit, context: Context, setting: S3SettingT, demand: Demand) -> Sequence[str]:
-        """What would help or hurt, and what was not seen; nothing before anything was measured."""
+        """Sentences on what would help or hurt, and what was not measured; none before anything was measured."""
         if not fit.observation_count:
             return ()
         posterior, settled = Posterior.from_state(fit.state), self._settled(fit, context, demand)
@@ -423,7 +424,7 @@ class S3TransferModel(S3Choices[S3SettingT]):
         if limits is None or demand.regime is not Regime.AUTO:
             return tuple(found)
         if "burst_seconds_left" not in answers.burst_bundle(posterior, context, at, settled):
-            # Slower than the baseline with all credits there are: it takes none of them.
+            # It is slower than the baseline even with credits, so it takes none.
             return tuple(found)
         moved, left = self._moved_bytes(context, demand), posterior.credit_bytes or 0.0
         return (remarks.of_regime(limits, moved, left, is_burst=settled.regime is Regime.BURST), *found)
@@ -435,14 +436,14 @@ class S3TransferModel(S3Choices[S3SettingT]):
         setting: S3SettingT,
         observations: Sequence[Observation[S3SettingT]],
     ) -> Sequence[Study]:
-        """The requests around an object, by its parts; burst credits over time, and both ceilings of the host."""
-        del context, setting  # they depend on neither
+        """Time to create and complete objects by number of parts; burst credits over time; the host's two ceilings."""
+        del context, setting  # the figures depend on neither
         return tuple(studies(fit, observations))
 
     def _log_steady_rates(
         self, fit: Fit, context: Context, settings: Sequence[S3SettingT], regime: Regime = Regime.SUSTAINED
     ) -> Array:
-        """Draws of the logarithm of bytes per second while every connection is busy, (draws, settings)."""
+        """Draws of the logarithm of throughput while all connections are busy, (draws, settings)."""
         transfers = self._transfers(context, settings, Demand(regime=regime))
         steady = replace(transfers, is_steady=np.ones(len(settings), dtype=np.bool_))
         return Posterior.from_state(fit.state).log_throughput(steady)
@@ -450,7 +451,7 @@ class S3TransferModel(S3Choices[S3SettingT]):
     def _steady_rates(
         self, fit: Fit, context: Context, settings: Sequence[S3SettingT]
     ) -> tuple[Array, Array]:
-        """The mean of the draws, and what nineteen in twenty are above, of each setting."""
+        """The mean of the draws, and their 5 % quantile, for each setting, in bytes per second."""
         logs = self._log_steady_rates(fit, context, settings)
         return np.exp(logs).mean(axis=0), np.exp(quantiles(logs, [_SLOW_QUANTILE])[0])
 
@@ -458,7 +459,7 @@ class S3TransferModel(S3Choices[S3SettingT]):
         return float(self._steady_rates(fit, context, [setting])[0][0])
 
     def _burst_rates(self, fit: Fit, context: Context, settings: Sequence[S3SettingT]) -> Array:
-        """How fast each may go while there are credits; without bound where there are none."""
+        """A high quantile of each setting's rate on burst credits; infinite if the host has none."""
         if burst_ceiling(context.place) is None:
             return np.full(len(settings), inf)
         logs = self._log_steady_rates(fit, context, settings, Regime.BURST)
@@ -486,7 +487,7 @@ class S3TransferModel(S3Choices[S3SettingT]):
         demand: Demand,
         logs: Array,
     ) -> Array:
-        """Seconds of one object alone; what was computed for one object at a time serves as it is."""
+        """Seconds of one object by itself; `logs` are used as they are if they are for one object at a time."""
         size = self.payload_bytes(context, demand)
         if demand.object_count > 1 or size <= self.direction.unsplit_bytes:
             alone = _single(self._transfers(context, settings, replace(demand, object_count=1)))
@@ -495,12 +496,12 @@ class S3TransferModel(S3Choices[S3SettingT]):
 
 
 def _on_average(posterior: Posterior, transfers: Transfers, log_usual: Array, demand: Demand) -> Array:
-    """Logarithms of what is reached on average, late requests included, where so much usually is without a limit."""
+    """Logarithms of average throughput, with late requests and a bandwidth limit, from the usual without either."""
     return posterior.lateness.slowed(transfers, np.minimum(log_usual, answers.log_bandwidth(demand)))
 
 
 def _single(transfers: Transfers) -> Transfers:
-    """The same settings for exactly one object, also where a stream of small ones is meant."""
+    """The same settings for exactly one object, even where a stream of small ones was meant."""
     one = transfers.is_steady
     return replace(
         transfers,

@@ -83,7 +83,7 @@ def check(*, main_file: Path | None, as_json: bool) -> None:
 @file_option
 @json_option
 def show(*, effective: bool, main_file: Path | None, as_json: bool) -> None:
-    """Show what the files set and where, or with --effective all that is in force, as a file that says it."""
+    """Show what the files set and where, or with --effective all that is in force, as a configuration file."""
     loaded = load_configuration(main_file)
     rows = [row for row in _rows(loaded.effective()) if effective or row[0] in loaded.origins]
     if as_json:

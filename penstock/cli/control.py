@@ -55,6 +55,6 @@ def believe_clock(*, as_json: bool, socket_path: str) -> None:
     """Tell the daemon that the clock is right, after it was ahead.
 
     What was spent at dates that have not come yet counts against the budget until they have. From now on it counts as
-    spent now, and no more in 25 hours.
+    spent now, and stops counting after 25 hours.
     """
     print_detail(call(socket_path, "POST", "/-/believe-clock"), as_json=as_json)

@@ -92,7 +92,7 @@ def exec_(
 
     It knows s5cmd, rclone, aws, mount-s3, spark-submit, spark-shell, spark-sql, pyspark, hadoop and hdfs, and becomes
     the client: the exit code and all signals are the client's own. The size of the objects is that of the local file
-    or folder that is uploaded, unless it is stated; for downloads it has to be.
+    or folder that is uploaded, unless you state --object-size; for downloads, state it.
 
     What you gave yourself, as an argument or in the environment, stays as it is. Configuration files are left alone;
     the AWS CLI reads a copy of its own, which is gone when it ends. Without advice, or with advice that has expired,

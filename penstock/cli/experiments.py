@@ -182,7 +182,7 @@ def run_experiment(
     """Run an experiment, and show its figures beside the published ones.
 
     On real services it uses the daemon's configuration, which names the bucket, and its database; the daemon must not
-    run meanwhile. A run that was ended, however, goes on where it was; what a killed one left outside is removed first.
+    run meanwhile. An interrupted run goes on where it was; what a killed one left outside is removed first.
     """
     from penstock.experiments.experiment import Form, Records
 

@@ -65,9 +65,9 @@ def lab(*, command: Sequence[str], world_name: str, listen: str | None, is_list:
 
     It prints the variables by which SDKs and command lines of AWS find both, and a bucket and a queue in them, for a
     shell to read. Both are there until Ctrl-C or SIGTERM, and leave nothing behind. With a COMMAND they are there for
-    as long as it runs: it finds the variables in its environment, and its exit code is that of penstock. They check no
-    credentials. The lab is for times and not for contents: what is uploaded is kept in memory where an object or a part
-    has 1 MiB or less, up to 256 MiB in all; else its size is, and the first 64 KiB, and the rest is read as zeros.
+    as long as it runs: it finds the variables in its environment, and penstock ends with its exit code. They check no
+    credentials. The lab is for times and not for contents: of an object or a part above 1 MiB, and beyond 256 MiB in
+    all, it keeps the size and at most the first 64 KiB, and the rest reads as zeros.
     """
     if is_list:
         _list(as_json=as_json)

@@ -52,7 +52,7 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "observations": (
         "penstock.cli.observations",
         "observations",
-        "Write what was measured where a fleet's report reads it.",
+        "Write measurements to the place that a fleet's report reads.",
     ),
 }
 _SENTENCE_CHARACTERS_MAX = 300  # a sentence may wrap; without a limit click cuts it to one line

@@ -40,7 +40,7 @@ _DEFAULT_SECONDS = 86400.0
 )
 @file_option
 @click.option("--to", "destination", metavar="PLACE", help="A folder, or s3://bucket/prefix.")
-@click.option("--athena", metavar="PLACE", help="Print what makes tables of PLACE in Athena.")
+@click.option("--athena", metavar="PLACE", help="Print the SQL that makes tables of PLACE in Athena.")
 @click.option(
     "--database", "database_path", type=click.Path(path_type=Path), help="Without it, the daemon's."
 )
@@ -63,7 +63,7 @@ def observations(
     since_seconds: float,
     as_json: bool,
 ) -> None:
-    """Write what this host measured where the fleet's report reads it.
+    """Write what this host measured to the place that the fleet's report reads.
 
     One Parquet file for each day, in place of an older one. It reads the database, also beside a running daemon.
     """

@@ -122,7 +122,7 @@ common_options = options(
     click.option(
         "--regime",
         type=click.Choice([regime.value for regime in Regime]),
-        help="For what the host sustains, or for while it bursts; auto: as long as its credits last.",
+        help="For what the host sustains, or for while it bursts; auto: burst if its credits outlast the transfer.",
     ),
     click.option("--region", help="Another region than the daemon's."),
     click.option("--instance-type", help="Another instance type than this host's."),

@@ -101,7 +101,7 @@ _OUTPUTS = {"html": "penstock-report.html", "markdown": "-", "json": "-"}
 @click.option(
     "--compare",
     metavar="WHAT",
-    help="With what was before a date or so long ago (2026-04-10, 7d), another database, or a region.",
+    help="With what was before a date or longer ago (2026-04-10, 7d), another database, or a region.",
 )
 @click.option(
     "--full", "is_full", is_flag=True, help="Markdown with the evidence; without it, one page for a chat."

@@ -268,7 +268,7 @@ _SECTIONS: Mapping[str, Callable[[Mapping[str, Any], datetime], dict[str, Any]]]
 def wait(*, timeout_seconds: float, age_seconds_max: float | None, as_json: bool, socket_path: str) -> None:
     """Wait until there is advice from measurements for every operation that is probed.
 
-    Ends with 0 when there is, with 4 when it was not in time, with 3 when no daemon answered in all that time.
+    Ends with 0 when there is, with 4 when the time is over, with 3 when no daemon answered in all that time.
     """
     parameters = {} if age_seconds_max is None else {"max_age_seconds": str(age_seconds_max)}
     deadline = time.monotonic() + timeout_seconds

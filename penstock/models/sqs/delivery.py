@@ -49,6 +49,7 @@ from penstock.models.sqs.queueing import (
 from penstock.models.sqs.setting import (
     BATCH_MESSAGE_COUNT_MAX,
     BATCH_SIZE_BYTES_MAX,
+    PROBED_BYTES_MIN,
     RATE_HEADROOM,
     SERVICE_LOAD_MAX,
     VISIBILITY_TIMEOUT_SECONDS,
@@ -182,7 +183,7 @@ class SqsDeliveryModel:
     def probe_costs(
         self, fit: Fit, context: Context, settings: Sequence[SqsDeliverySetting], tariff: Tariff
     ) -> Sequence[Cost]:
-        """A few seconds of messages, each request billed by chunks of 64 KiB."""
+        """A few seconds of messages as a probe sends them, each request billed by chunks of 64 KiB."""
         rates = self._forecast(learning.mean_costs(fit), context, settings, Demand()).goodput[0]
         return [
             self._probe_cost(context, setting, float(rate), tariff)
@@ -193,8 +194,9 @@ class SqsDeliveryModel:
         message_count = max(math.ceil(rate * _PROBE_SECONDS), 10)
         batch = self.legal(context, setting).batch_message_count
         request_count = math.ceil(message_count / batch * 3.5) + 2 * setting.receiver_thread_count
-        billed = request_count * billed_count(batch * context.payload_size_bytes)
-        one_way_bytes = message_count * context.payload_size_bytes
+        size_bytes = max(PROBED_BYTES_MIN, context.payload_size_bytes)
+        billed = request_count * billed_count(batch * size_bytes)
+        one_way_bytes = message_count * size_bytes
         return Cost(
             transferred_bytes=2 * one_way_bytes,
             request_count=request_count,

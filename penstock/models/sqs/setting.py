@@ -22,6 +22,7 @@ from penstock.vocabulary import Demand, knob
 
 BATCH_MESSAGE_COUNT_MAX = 10
 BATCH_SIZE_BYTES_MAX = 1 * MiB  # of one message, and of all messages of a request together
+PROBED_BYTES_MIN = 37  # of one message of a probe, which says whose it is, and of the published application
 VISIBILITY_TIMEOUT_SECONDS = 30.0  # SQS's default
 VISIBILITY_TIMEOUT_SECONDS_MAX = 43_200
 RATE_LIMIT_MAX = 100_000.0  # messages/s that may be set

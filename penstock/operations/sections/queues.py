@@ -40,9 +40,14 @@ class QueueSection(Section, frozen=True, kw_only=True):
 
     def cost_max(self, tariff: Tariff) -> Cost:
         """See `Section`: full batches of the largest messages, sent, received and deleted."""
-        from penstock.models.sqs.setting import BATCH_MESSAGE_COUNT_MAX, BATCH_SIZE_BYTES_MAX
+        from penstock.models.sqs.setting import (
+            BATCH_MESSAGE_COUNT_MAX,
+            BATCH_SIZE_BYTES_MAX,
+            PROBED_BYTES_MIN,
+        )
 
-        batch_bytes = min(BATCH_MESSAGE_COUNT_MAX * max(self.message_size_bytes), BATCH_SIZE_BYTES_MAX)
+        size_bytes = max(PROBED_BYTES_MIN, *self.message_size_bytes)
+        batch_bytes = min(BATCH_MESSAGE_COUNT_MAX * size_bytes, BATCH_SIZE_BYTES_MAX)
         one_way_bytes = self.request_count_max / _ROLE_COUNT * batch_bytes
         return Cost(
             request_count=self.request_count_max,

@@ -192,7 +192,7 @@ def _outcome(
         setting=run.plan.setting,
         started_at=started_at,
         duration_seconds=deletions[-1][0],  # what follows is the last poll, of an empty queue
-        transferred_bytes=tally.total.received_count * run.body_bytes,
+        transferred_bytes=tally.total.received_count * run.plan.context.payload_size_bytes,
         request_count=run.purse.request_count,
         throttled_count=run.patience.throttled_count,
         failed_count=run.patience.failed_count,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from penstock.clock import Clock, Stopwatch
 from penstock.models.sqs.queue_class import billed_count
-from penstock.models.sqs.setting import SqsDeliverySetting
+from penstock.models.sqs.setting import PROBED_BYTES_MIN, SqsDeliverySetting
 from penstock.probes.outside import (
     PAUSE_SECONDS_MAX,
     Denied,
@@ -24,7 +24,7 @@ from penstock.probes.outside import (
 from penstock.vocabulary import FREE, Cost, ProbePlan, Tariff
 
 WAIT_SECONDS = 1  # of a receive: long enough to be cheap while idle, short enough to end soon
-BODY_BYTES = 37  # of the published application's messages; the least that a body has
+BODY_BYTES = PROBED_BYTES_MIN  # of the published application's messages; the least that a body has
 UNBOUNDED = Cost(transferred_bytes=10**18, request_count=10**18)
 
 

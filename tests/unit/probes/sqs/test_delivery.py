@@ -13,6 +13,8 @@ import pytest
 from penstock.clock import Clock
 from penstock.lab.virtual_time import VirtualClock
 from penstock.models.sqs.setting import SqsDeliverySetting
+from penstock.operations.sqs.delivery import DELIVERY
+from penstock.optimizer.choice import from_tables
 from penstock.probes.outside import Denied, Failed, Missing, Refused, RequestError, Throttled, Unreachable
 from penstock.probes.probe import Leftover, LeftoverKind
 from penstock.probes.sqs.delivery import SqsDeliveryProbe
@@ -59,6 +61,17 @@ def test_every_message_is_delivered_and_deleted(batch: int) -> None:
     measures = observed(a_delivery_plan(batch_message_count=batch), queues).measures
     assert measures["sent_count"] == measures["received_count"] == measures["deleted_count"] > 100
     assert measures["left_count"] == measures["duplicate_count"] == left_inside(queues) == 0
+
+
+def test_the_smallest_messages_are_paid_for_and_counted() -> None:
+    """What tells a message takes more than a byte: the plan has room for it, and the rate is that of messages."""
+    plan, model = a_delivery_plan(size=1), DELIVERY.model
+    (cost_max,) = model.probe_costs(
+        from_tables(model, plan.context.place), plan.context, [plan.setting], plan.tariff
+    )
+    queues = MemoryQueues(send_seconds=0.03, receive_seconds=0.01, delete_seconds=0.02)
+    outcome = observed(dataclasses.replace(plan, cost_max=cost_max), queues)
+    assert outcome.transferred_bytes == outcome.measures["deleted_count"] > 100
 
 
 def test_request_times_are_those_of_the_service() -> None:

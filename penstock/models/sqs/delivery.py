@@ -363,8 +363,8 @@ class SqsDeliveryModel:
             derived["message_group_count_min"] = float(
                 message_group_count_min(rate, setting.batch_message_count, float(outcome.held_seconds[0, 0]))
             )
-        if loop.load > 1.0:
-            derived["collapse_after_seconds_without_receive_window"] = loop.collapse_after_seconds()
+        if math.isfinite(collapse_after_seconds := loop.collapse_after_seconds()):
+            derived["collapse_after_seconds_without_receive_window"] = collapse_after_seconds
         return derived
 
     def remarks(

@@ -8,6 +8,7 @@ the older one achieves nothing (`duplicate_loop`).
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -109,7 +110,7 @@ def _way_to_collapse(queue: Queue, arrivals: float, deletes: Array) -> Study:
 
     heals = over(_LOADS_TO_COLLAPSE, DeleteLoop.outage_seconds_max)
     lasts = over(_LOADS_IN_COLLAPSE, DeleteLoop.collapse_after_seconds)
-    if loop.load < 1.0:
+    if math.isinf(loop.collapse_after_seconds()):
         words = (
             f"At {number(arrivals)} messages a second the deleters are busy to {100 * loop.load:.0f} %: a stop of up "
             f"to {format_seconds(loop.outage_seconds_max())} heals by itself, also without a receive window."

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
+import numpy as np
 import pytest
 
 from penstock.models.sqs.delivery import SqsDeliveryModel
 from penstock.models.sqs.duplicate_loop import DeleteLoop
-from penstock.models.sqs.studies import backlog_after_a_stop
+from penstock.models.sqs.learning import drawn_costs
+from penstock.models.sqs.physics import Forecast
+from penstock.models.sqs.setting import SqsDeliverySetting
+from penstock.models.sqs.studies import Queue, backlog_after_a_stop, studies
 from penstock.vocabulary import Context, Demand, Place
 
 LOOP = DeleteLoop(arrival_rate_per_second=80, delete_rate_per_second=100, visibility_timeout_seconds=30)
@@ -36,6 +41,27 @@ def test_a_receive_window_heals_any_stop() -> None:
     odd = dataclasses.replace(LOOP, arrival_rate_per_second=70, delete_rate_per_second=100.3)
     ends = backlog_after_a_stop(odd, stop_seconds=35, receive_window=odd.receive_window_message_count())[-1]
     assert ends == 0.0, "what sums of fractions leave is no message"
+
+
+def test_a_queue_that_the_deleters_just_carry_never_collapses() -> None:
+    """Where as much arrives as can be deleted, which is what a fast queue is advised, it takes for ever."""
+    fit, setting = MODEL.fit(PLACE, [], prior=None, seed=1), MODEL.ramp(CONTEXT)[-1]
+
+    def forecast(settings: Sequence[SqsDeliverySetting]) -> Forecast:
+        outcome = MODEL._forecast(drawn_costs(fit), CONTEXT, settings, Demand())
+        arrivals = np.minimum(outcome.send_rate, outcome.receive_rate)
+        return dataclasses.replace(outcome, delete_rate=np.full_like(arrivals, arrivals[:, 0].mean()))
+
+    queue = Queue(
+        setting=setting,
+        payload_size_bytes=CONTEXT.payload_size_bytes,
+        visibility_timeout_seconds=30.0,
+        predict=lambda one: MODEL.predict(fit, CONTEXT, one, Demand()),
+        forecast=forecast,
+    )
+    _, collapse, *_ = studies(queue, [])
+    assert "busy to 100 %" in collapse.sentence
+    assert "inf" not in collapse.sentence
 
 
 def test_a_queue_shows_load_collapse_backlog_and_window() -> None:

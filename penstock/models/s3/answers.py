@@ -1,4 +1,4 @@
-"""Knows what a posterior answers about transfers: intervals, what limits them, and what clients are told besides."""
+"""Knows what follows from a posterior of transfers: intervals, the bottleneck, and further client options."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ from penstock.models.s3.posterior import SURE, Posterior
 from penstock.units import MiB
 from penstock.vocabulary import Context, Demand, Estimate, Regime
 
-# How far the law may be off, as a logarithm, where nothing near was measured and so nothing could show it. On 63 worlds
-# of seeds 61101 to 61103 .82 of measurements far and near were within 90 % after 24 probes without it, .89 with it.
+# The misfit of the law, as a standard deviation of a logarithm, where nothing near was measured that could show it. On
+# 63 worlds (seeds 61101 to 61103), after 24 probes, 90 % intervals held .82 of measurements far and near without it,
+# and .89 with it.
 _UNSEEN_LAW = 0.15
 
 
 def interval(posterior: Posterior, transfers: Transfers, demand: Demand, line: Ceiling | None) -> Estimate:
-    """The 90 % interval of one future measurement, with the dips that it may meet and within the bandwidth limit.
+    """The 90 % interval of one future measurement of throughput, including dips and within the bandwidth limit.
 
-    Nor is more promised than the host's line carries (None where nobody knows), as long as nothing was faster. Where no
-    ceiling was seen, it may be just beyond: the interval of more connections holds what was seen with fewer.
+    It does not exceed the rate of the host's network `line` (None if unknown), unless something was faster. A ceiling
+    that was not seen may be just beyond: the interval for more connections extends down to what was seen with fewer.
     """
     return next(intervals(posterior, transfers, demand, line))
 
@@ -37,7 +38,7 @@ def interval(posterior: Posterior, transfers: Transfers, demand: Demand, line: C
 def intervals(
     posterior: Posterior, transfers: Transfers, demand: Demand, line: Ceiling | None
 ) -> Iterator[Estimate]:
-    """That of each of the transfers."""
+    """The interval of each transfer, as in `interval`."""
     expectations, deviations = foreseen(posterior, transfers, unseen=_UNSEEN_LAW)
     dips = dip_fraction(posterior.weights, sqrt(posterior.noise_variance))
     most = inf if line is None else log(line.burst_bytes_per_second)
@@ -55,19 +56,19 @@ def intervals(
 
 
 def beyond_what_was_seen(posterior: Posterior, transfers: Transfers) -> NDArray[np.bool_]:
-    """Which of the transfers have more connections than were measured, where no ceiling was seen with these."""
+    """Which transfers have more connections than were measured, if no ceiling was seen with these: (transfers,)."""
     seen = posterior.rising_connection_count
     return np.asarray((seen > 0) & (transfers.n > seen), dtype=np.bool_)
 
 
 def foreseen(posterior: Posterior, transfers: Transfers, *, unseen: float = 0.0) -> tuple[Array, Array]:
-    """Logarithm of what is expected of each of the transfers, and the deviation of a measurement that is no dip.
+    """The logarithm of each transfer's expected throughput, and the standard deviation of a measurement without dips.
 
-    `unseen` is how far the law may be off where no measurement is near.
+    `unseen` is the standard deviation of the law's misfit where no measurement is near.
     """
     values = posterior.log_throughput(transfers)
     scales = np.array([throughput_noise_scale(n) for n in transfers.n])
-    # Within one hour nothing tells how much hours differ: the interval is for this one, and its remark says so.
+    # Measurements within one hour do not tell how much hours differ: the interval is for this hour, as a remark says.
     is_told = posterior.evidence.measurements().tells_weather
     noise = posterior.noise_variance * scales**2 + is_told * posterior.weather_variance
     off = posterior.misfit_variance(transfers)
@@ -78,33 +79,33 @@ def foreseen(posterior: Posterior, transfers: Transfers, *, unseen: float = 0.0)
 
 
 def log_bandwidth(demand: Demand) -> float:
-    """Of the limit that was stated, bytes per second; infinite where none was."""
+    """The logarithm of the stated bandwidth limit in bytes per second; infinite if there is none."""
     return log(demand.bandwidth_bytes_per_second_max or inf)
 
 
 def usual_rates(posterior: Posterior, transfers: Transfers, demand: Demand) -> Array:
-    """Bytes per second that are expected of each of the transfers: the middle of its interval."""
+    """The expected bytes per second of each transfer: the middle of its interval."""
     logs = posterior.log_throughput(transfers).mean(axis=0)
     return np.asarray(np.exp(np.minimum(logs, log_bandwidth(demand))), dtype=np.float64)
 
 
 def mean_rate(posterior: Posterior, transfers: Transfers, demand: Demand) -> float:
-    """Bytes per second of the first of the transfers."""
+    """The mean over draws of the first transfer's bytes per second."""
     logs = np.minimum(posterior.log_throughput(transfers)[:, 0], log_bandwidth(demand))
     return float(np.exp(logs).mean())
 
 
-_MEMORY_FULL = 0.85  # of what is allowed
+_MEMORY_FULL = 0.85  # of the memory limit
 
 
 def bottleneck(posterior: Posterior, transfers: Transfers, demand: Demand) -> str:
-    """The limit that matters most in nearly all draws; where they do not agree nobody is sure."""
+    """The limit of the first transfer that matters most in nearly all draws; "unsure" if they do not agree."""
     bandwidth = log_bandwidth(demand)
     if np.mean(posterior.log_throughput(transfers)[:, 0] >= bandwidth) >= SURE:
         return "demand"
     matter = {name: values[:, 0] for name, values in transfers.what_matters(posterior.draws).items()}
     if not posterior.evidence.tells_of_processor:
-        # Throughput alone cannot tell the processor from the network, which is the likelier of the two.
+        # Throughput alone cannot tell the processor from the network, which is the likelier limit.
         matter["host-ceiling"] = matter["host-ceiling"] + matter.pop("client-cpu")
     most = np.argmax(np.stack(list(matter.values())), axis=0)
     shares = {name: float(np.mean(most == index)) for index, name in enumerate(matter)}
@@ -116,27 +117,27 @@ def bottleneck(posterior: Posterior, transfers: Transfers, demand: Demand) -> st
     return "memory" if name == "connections" and is_full else name
 
 
-_LIMIT_QUANTILE = 0.25  # of the draws: a limit that is guessed too high is met by refusals
-# Over what is so known: what is asked too little is lost whole, and what is asked too much is refused a few times. Of
-# clients of small objects (bench `small-objects`, seeds 31, 771 and 4242) .918, .889 and .845 of the best were .95,
-# .923 and .886 with it, and of all requests .002 to .006 more were refused.
+_LIMIT_QUANTILE = 0.25  # of the draws, because a limit that is too high meets refusals
+# Times that quantile: throughput lost below the limit is lost entirely, while above it only a few requests are refused.
+# With it, clients of small objects (bench `small-objects`, seeds 31, 771 and 4242) reached .95, .923 and .886 of the
+# best instead of .918, .889 and .845, and .002 to .006 more of all requests were refused.
 _LIMIT_ROOM = 1.15
 
 
 def request_rate_limit(posterior: Posterior) -> float:
-    """How many requests a second to make at the most, where more would be refused; a little more than went through."""
+    """The most requests per second to make if more would be refused: slightly above the known limit."""
     drawn = exp(float(quantiles(posterior.draws[:, PREFIX_RATE], [_LIMIT_QUANTILE])[0]))
     return _LIMIT_ROOM * max(drawn, posterior.evidence.carried_rate_per_second)
 
 
-_TAIL_RATIO = 2.4  # of the 99th percentile over the usual time, where too few requests were measured
-HEDGE_RATIO = 1.25  # over that percentile: about one request in two hundred is sent again
+_TAIL_RATIO = 2.4  # of the 99th percentile over the usual time, if too few requests were measured
+HEDGE_RATIO = 1.25  # times that percentile, so that about one request in two hundred is sent again
 
 
 def hedge_seconds(
     posterior: Posterior, transfers: Transfers, demand: Demand, tail_ratio: float | None
 ) -> float:
-    """When to send a part again: a little after the slowest of a hundred, as they were measured."""
+    """Seconds after which to send a part again: slightly more than the 99th percentile of request times."""
     steady = replace(transfers, is_steady=np.ones_like(transfers.is_steady))
     return max(
         1.0,
@@ -151,14 +152,14 @@ _THRESHOLDS = np.array([6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128], dtyp
 
 
 def threshold_bytes(posterior: Posterior, context: Context, setting: S3SettingT, demand: Demand) -> float:
-    """The size from which clients split: where parts pay, and as is advised for objects of this size."""
+    """The size from which clients split objects: where parts pay off, consistent with the advice for this size."""
     size, part = context.payload_size_bytes, setting.request_size_bytes
     pays_from = _splitting_pays_from_bytes(posterior, setting, demand)
     return min(pays_from, float(size)) if part < size else max(pays_from, size + 1.0)
 
 
 def _splitting_pays_from_bytes(posterior: Posterior, setting: S3SettingT, demand: Demand) -> float:
-    """The least of some sizes above the part from which parts of it beat single PUTs of the same objects."""
+    """The smallest of some object sizes at which parts of this size are faster than moving objects whole."""
     sizes = _THRESHOLDS[setting.request_size_bytes < _THRESHOLDS]
     threads = np.full(len(sizes), float(setting.thread_count))
     part = np.full(len(sizes), float(setting.request_size_bytes))
@@ -180,7 +181,7 @@ def _splitting_pays_from_bytes(posterior: Posterior, setting: S3SettingT, demand
 def burst_bundle(
     posterior: Posterior, context: Context, transfers: Transfers, demand: Demand
 ) -> dict[str, float]:
-    """What a burstable host reaches with credits and without, and how long the credits of the last measurement last."""
+    """Rates of a burstable host with and without credits, and how long the credits left last; else empty."""
     limits = burst_ceiling(context.place)
     if limits is None:
         return {}

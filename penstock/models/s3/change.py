@@ -1,4 +1,7 @@
-"""Knows since when a place is another one: surprises raise an alarm, and a second look finds one place or two."""
+"""Knows how a change of the place is found: surprises raise an alarm, and a second look decides between one and two.
+
+One place explains all measurements; two places explain those before and after a change.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +31,10 @@ from penstock.models.s3.second_look import (
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What was found: the first observation after the first change; where there is none, how near it comes to one.
+    """The first change that was found, by its first observation; None if there is none, with the suspicion of one.
 
-    `home` says which of the places that it was before it is again, None where it is a new one; `until` which
-    observation is the first after it was over, for the place is again what it was before the change.
+    `home` is the index of the earlier state to which the place returned, None if the state is new. `until` is the first
+    observation after the change was over, if the place returned to the state just before it.
     """
 
     observation: int | None
@@ -42,33 +45,35 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Step:
-    """One measurement: how far it fell from what was expected, in standard deviations and as a logarithm."""
+    """One measurement, and how far it is from its prediction."""
 
     observation: int
-    surprise: float
-    away: float
-    is_certain: bool  # the first refusal of the place: no dip
-    peak: Peak  # from which it was expected
+    surprise: float  # in standard deviations
+    away: float  # as a logarithm
+    is_certain: bool  # the first refusal of the place, which cannot be a dip
+    peak: Peak  # the basis of the prediction
 
 
-_REFIT_ALWAYS = 9  # observations: up to here each one is learned from before the next is judged
+_REFIT_ALWAYS = 9  # observations, up to which each is learned from before the next is judged
 _REFIT_EVERY = 6
-_SEEN_COUNT = 24  # observations: enough to expect the next
-_LOUDER = 2.4  # of the sums, until the alarm has half died down: less than one clear surprise adds
-_PLACED_AMONG = 20  # measurements: what came before a change may have surprised, too, and be confirmed by it
-_ANSWERED_AFTER = 6  # measurements: what an alarm was about is known by then, and it is over
-_STRIKING_AMONG = 3  # measurements, of which two that surprise are looked at again
+_SEEN_COUNT = 24  # observations that suffice to predict the next
+# How much the sums must grow to raise the alarm again before it has half died down: less than a clear surprise adds.
+_LOUDER = 2.4
+# Measurements, from the first suspected one on, among which the change is placed.
+_PLACED_AMONG = 20
+_ANSWERED_AFTER = 6  # measurements after which an alarm has been decided and is over
+_STRIKING_AMONG = 3  # measurements, of which two surprises call for a second look
 
 
 def find_change(
     evidence: Evidence, prior: Gaussian, homes: Sequence[Gaussian] = (), *, known_until: int = -1
 ) -> Change:
-    """The first observation after a change, when the sums of surprises raise the alarm and a second look agrees.
+    """Find the first change, and say how strongly one is suspected if there is none.
 
-    What it was before, `homes`, it may be again. Up to `known_until`, an observation, it is known not to have changed.
-
-    One client is followed, penstock itself where it measured: another one that comes and goes is no change of the
-    place.
+    Cumulative sums of surprises, or a few striking measurements, suggest a change, and a second look decides. `homes`
+    are beliefs about earlier states, to which the place may return. Up to the observation `known_until` it is known not
+    to have changed. Only one client is followed, penstock itself if it measured, because another client that comes and
+    goes is no change of the place.
     """
     evidence = evidence.seen()
     evidence = evidence.upto(int(evidence.column("observation")[evidence.is_sight()].max(initial=0)))
@@ -90,7 +95,7 @@ def find_change(
         look = before.look(step.observation)
         support, first = max((look.support(each), each) for each in firsts)
         around = before.look(first + _PLACED_AMONG)
-        # What was measured since may confirm it.
+        # Later measurements may confirm it.
         if 0 < support <= CHANGE_EVIDENCE:
             support = max(support, around.support(first))
         is_back = around.home(first) is not None and support > RETURN_EVIDENCE
@@ -111,16 +116,19 @@ def find_change(
 
 
 def _striking(steps: Sequence[_Step], *, enough: int) -> set[int]:
-    """The first of a few measurements that surprise, whichever way: more connections may do better, and fewer worse."""
+    """The first of `enough` surprises among the latest measurements, if the newest is one of them; else empty.
+
+    Surprises in both directions count, because more connections may do better and fewer worse.
+    """
     known = steps[SURPRISE_AFTER - WATCH_AFTER :]
     far = [each.observation for each in known[-_STRIKING_AMONG:] if abs(each.surprise) >= SURPRISE_MIN]
     return {far[0]} if len(far) >= enough and far[-1] == steps[-1].observation else set()
 
 
 def _is_told(support: float, evidence: Evidence, first: int, prior: Gaussian) -> bool:
-    """Whether so much support is enough, by how the law has stood up to what came before.
+    """Whether the support is enough, given how well the law explained the measurements before.
 
-    Where it had been given up, or was too new to be judged, no law has to find two places as well.
+    If the law was given up, or cannot be judged yet, a model without a law has to find two places as well.
     """
     before, after = evidence.split(first)
     problem = before.problem(prior)
@@ -138,7 +146,7 @@ def _is_told(support: float, evidence: Evidence, first: int, prior: Gaussian) ->
 
 
 def _follow(evidence: Evidence, prior: Gaussian, known_until: int) -> Iterator[_Step]:
-    """The measurements one by one, each beside what was expected of it."""
+    """The measurements one by one, each compared with its prediction from those before."""
     observation, is_trusted = evidence.column("observation"), evidence.column("is_trusted") > 0
     rows = [int(row) for row in np.flatnonzero(evidence.is_sight())]
     peak, seen_count, surprises, away = None, 0, np.zeros(0), np.zeros(0)

@@ -1,4 +1,4 @@
-"""Knows the burst credits of a host by what was moved: what a transfer takes, and what the measurements left."""
+"""Knows how transfers use a host's burst credits: how many one takes, and how many the measurements left."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from penstock.models import burst
 from penstock.models.s3.directions import S3SettingT, burst_ceiling
 from penstock.vocabulary import Observation, Place
 
-ON_CREDITS = 1.3  # times the baseline: what is faster is on credits for certain
-_SPENT_COUNT = 3  # a dip of the path makes one slow, and two now and then
+ON_CREDITS = 1.3  # times the baseline; what is faster certainly uses credits
+_SPENT_COUNT = 3  # slow measurements in a row; one may be a dip, and now and then two
 _MUCH_FASTER = 1.5
 
 
 def credits_taken(place: Place, transferred_bytes: float, *, seconds: float) -> int:
-    """What a transfer takes of the bucket, where there is one."""
+    """The burst credits that a transfer takes, in bytes; 0 if the host has none."""
     limits = burst_ceiling(place)
     return 0 if limits is None else ceil(limits.credits_spent(transferred_bytes, seconds=seconds))
 
 
 def burst_flags(limits: burst.Ceiling | None, observations: Sequence[Observation[S3SettingT]]) -> list[bool]:
-    """Whether each observation was made on credits. Only what was faster than the baseline says so for certain.
+    """Whether each observation counts for the burst ceiling. Only those clearly faster than the baseline certainly do.
 
-    What was slower is as well explained without credits, whether there were some or not: nobody knows the traffic
-    that others sent. Where nothing was faster, credits bring no more than was measured: the way is no wider, or there
+    The others are explained as well without credits, whether there were any or not, because other traffic is unknown.
+    If none was faster, all count, because credits then bring no more than was measured: the path is no faster, or there
     are none.
     """
     if limits is None:
@@ -35,7 +35,7 @@ def burst_flags(limits: burst.Ceiling | None, observations: Sequence[Observation
 
 
 def credits_left(place: Place, observations: Sequence[Observation[S3SettingT]]) -> float | None:
-    """Bytes above the baseline after these, oldest first; None where the host has no such credits."""
+    """The credits in bytes after these observations, oldest first; None if the host is not burstable."""
     limits = burst_ceiling(place)
     if limits is None:
         return None
@@ -54,9 +54,10 @@ def credits_left(place: Place, observations: Sequence[Observation[S3SettingT]]) 
 
 
 def _are_spent(limits: burst.Ceiling, observations: Sequence[Observation[S3SettingT]]) -> bool:
-    """Whether the newest that could have gone much faster on credits, as others did with no more threads, all did not.
+    """Whether the newest observations that could have been much faster on credits all were not.
 
-    Then there are none, whatever was left of them by what is known: others on the host may have spent them.
+    One could have been if others of its size, with no more threads, were. Then the credits are spent, whatever the
+    known transfers left, because other traffic of the host may have spent them.
     """
     pairs = list(zip(observations, burst_flags(limits, observations), strict=True))
     fast = [one for one, is_burst in pairs if is_burst]

@@ -1,6 +1,6 @@
-"""Knows what tells uploads from downloads where the law is the same: what tables say of them, and their own names.
+"""Knows how uploads and downloads differ, given that the law is the same: values from tables, and names of measures.
 
-A setting knows which way its bytes go.
+A setting knows the direction of its bytes.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ from penstock.models.s3.law import THREAD_COUNT_MAX, Transfers
 from penstock.models.s3.parts import PART_SIZE_BYTES_MAX, PART_SIZE_BYTES_MIN, READ_WHOLE_BYTES_MAX
 from penstock.vocabulary import Place, knob
 
-REQUEST_SIZE_BYTES_MAX = PART_SIZE_BYTES_MAX  # whichever way: ranges have no limit of their own
+REQUEST_SIZE_BYTES_MAX = PART_SIZE_BYTES_MAX  # in both directions; ranges have no limit of their own
 Typical: TypeAlias = Mapping[str, tuple[float, float]]
-"""By parameter: a typical value, and the spread of its logarithm."""
+"""By parameter: a typical value, and the standard deviation of its logarithm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Direction:
-    """What tells one way of the bytes from the other: what tables say of it, and what its measures are called."""
+    """What is specific to one direction: values from tables, and the names of its knob and measures."""
 
     typical: Typical
-    typical_express: Typical  # where that differs
-    late_fraction: float  # of requests, that wait for long whatever the setting
-    late_seconds: float  # so long
-    unsplit_bytes: int  # an object of at most so many goes whole, and many of them as a stream
-    size_knob: str  # of a setting: the bytes of one request
-    part_noun: str  # of one request, in the names of measures: `<noun>_count`, `<noun>_seconds_mean`
-    allowance_measure: str  # packets that the host held back
-    packet_measure: str  # of so many
-    absent: frozenset[str] = frozenset()  # parameters of the law that mean nothing here
+    typical_express: Typical  # for Express One Zone, where it differs
+    late_fraction: float  # of requests that are late whatever the setting
+    late_seconds: float  # their mean delay
+    unsplit_bytes: int  # objects of at most this size are moved whole, many of them as a stream
+    size_knob: str  # the field of a setting with the bytes of one request
+    part_noun: str  # for one request in the names of measures: `<noun>_count`, `<noun>_seconds_mean`
+    allowance_measure: str  # packets that the host's network allowance held back
+    packet_measure: str  # all packets
+    absent: frozenset[str] = frozenset()  # parameters of the law that mean nothing in this direction
 
 
-# Late requests: AWS's CRT sends parts again because about one upload in a thousand is answered after 5 s. Of requests
-# for 1 KiB that Skyrise measured in 2024 one in ten thousand took longer than .3 s (GET) or .4 s (PUT), and the slowest
-# 10 s and 5 s: with a Pareto tail between the two that is .13 ms a request. AWS's transfer manager in Rust found that
-# to send late ones again makes a significant difference for uploads, and none for downloads.
-# S3: 30 ms and 20 MB/s for PUT are what AWS's own transfer manager assumes (Express One Zone: 7.3 ms, 110 MB/s); paths
-# out of the region are slower by up to a hundred.
+# Late requests: AWS's CRT sends parts again, because about one upload in a thousand is answered only after 5 s. Of
+# requests for 1 KiB that Skyrise measured in 2024, one in ten thousand took longer than .3 s (GET) or .4 s (PUT), and
+# the slowest took 10 s and 5 s; with a Pareto tail in between that is .13 ms per request. AWS's transfer manager in
+# Rust found that sending late requests again makes a significant difference for uploads, and none for downloads.
+# Rates: AWS's own transfer manager assumes 30 ms and 20 MB/s for a PUT to S3 (Express One Zone: 7.3 ms, 110 MB/s);
+# paths from outside the region are up to a hundred times slower.
 UPLOADS = Direction(
     typical={
         "request_seconds": (0.035, 0.9),
@@ -69,8 +69,8 @@ UPLOADS = Direction(
     packet_measure="host_transmitted_packet_count",
 )
 _NOTHING = (1e-12, 1e-3)
-# 30 ms and 90 MB/s for GET by the same source (Express: 4 ms, 150 MB/s); by the user guide of S3 at least 5,500 GETs a
-# second of a prefix, and up to two million of a directory bucket.
+# The same source assumes 30 ms and 90 MB/s for a GET (Express: 4 ms, 150 MB/s). The user guide of S3 states at least
+# 5,500 GETs per second for a prefix, and up to two million for a directory bucket.
 DOWNLOADS = Direction(
     typical={
         "request_seconds": (0.025, 0.9),
@@ -98,35 +98,35 @@ BY_OPERATION = {"s3_upload": UPLOADS, "s3_download": DOWNLOADS}
 
 
 def direction_of(operation: str) -> Direction:
-    """Of what no table is about, most is like an upload."""
+    """The direction of an operation; one that is not in the table is treated like uploads."""
     return BY_OPERATION.get(operation, UPLOADS)
 
 
 def passes_host(operation: str) -> bool:
-    """Whether its bytes come by the host, whose network and processor then limit it."""
+    """Whether the operation's bytes pass the host, whose network and processor then limit it."""
     return "host_bytes_per_second" not in direction_of(operation).absent
 
 
 def kindred(operation: str) -> frozenset[str]:
-    """The other operations whose bytes take the same way, through the same host."""
+    """The other operations whose bytes use the same path and pass the host; empty if this one's do not."""
     through = frozenset(filter(passes_host, BY_OPERATION)) if passes_host(operation) else frozenset[str]()
     return through - {operation}
 
 
 def host_ceiling(place: Place) -> burst.Ceiling | None:
-    """What the host carries of it; None where tables do not tell, and where the bytes do not pass the host."""
+    """The host's network ceiling for a place; None if unknown, or if the bytes do not pass the host."""
     return burst.ceiling(place.instance_type) if passes_host(place.operation) else None
 
 
 def burst_ceiling(place: Place) -> burst.Ceiling | None:
-    """The same of a host that may go faster for a while; None for any other."""
+    """Like `host_ceiling` for burstable hosts; None for all others."""
     limits = host_ceiling(place)
     return limits if limits is not None and limits.is_burstable else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3Setting(ABC):
-    """How one object is moved: so many requests at a time, of so many bytes each; each way names the bytes its own."""
+    """How an object is moved: the requests at a time, and, in a field named by the direction, the bytes of each."""
 
     direction: ClassVar[Direction]
 
@@ -135,10 +135,10 @@ class S3Setting(ABC):
     @property
     @abstractmethod
     def request_size_bytes(self) -> int:
-        """Of a part, or of a range; at or above the object's size it means one request."""
+        """The size of a part or range; at or above the object's size it means a single request."""
 
     def memory_bytes(self, object_size_bytes: int, object_count: int = 1) -> int:
-        """The most that a client holds at a time: each request whole, also where the last one is short."""
+        """The most bytes that a client buffers at a time, counting each request in full."""
         held_bytes = min(self.request_size_bytes, object_size_bytes)
         return held_bytes * in_flight_count(self, object_size_bytes, object_count)
 
@@ -147,9 +147,9 @@ S3SettingT = TypeVar("S3SettingT", bound=S3Setting)
 
 
 def in_flight_count(setting: S3Setting, object_size_bytes: int, object_count: int = 1) -> int:
-    """Requests at a time: no more than the objects have parts; of objects that go whole, one a thread.
+    """The number of requests in flight: the threads, but at most as many as the objects have parts.
 
-    Small objects come without end where nothing is said of how many there are.
+    Small objects are an endless stream, with one request for each thread, if their number is not stated.
     """
     if object_size_bytes <= setting.direction.unsplit_bytes and object_count <= 1:
         return setting.thread_count
@@ -167,7 +167,10 @@ def planned_transfers(
     is_burst: bool,
     is_stream: bool = False,
 ) -> Transfers:
-    """Whole objects of these sizes, `object_count` of them at a time; as a stream, one after another in each thread."""
+    """Transfers of whole objects of these sizes, `object_count` of them at a time, or as an endless stream of requests.
+
+    Arrays are (settings,).
+    """
     s = np.minimum(request_size_bytes, size)
     parts = np.ceil(size / s)
     requests = parts * max(object_count, 1)
@@ -178,7 +181,7 @@ def planned_transfers(
     full = np.floor(requests / n)
     return Transfers(
         n=n,
-        s=size / parts,  # the last part may be short: the mean is what moves
+        s=size / parts,  # the mean, because the last part may be short
         full=full,
         rest=requests - full * n,
         transferred=size * max(object_count, 1),

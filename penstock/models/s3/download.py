@@ -1,11 +1,11 @@
-"""Knows how an S3 download is advised: ranges that are read at a time, what is worth trying, and what it costs.
+"""Knows the model of S3 downloads: ranges that are read concurrently, what is worth trying, and what it costs.
 
-What a setting will do and what follows from it is in `transfer`, the physics itself in `law`. There L is what passes
-before the first byte of a range, and B the rate of its body. Nothing is created and nothing completed.
+What a setting will do and what follows from it is in `transfer`, the law itself in `law`. For downloads, L is the time
+before the first byte of a range, and B the rate of its body. Nothing is created or completed.
 
-Measures of an observation that are used besides those of `observed`: `first_byte_seconds_p50`,
-`first_byte_seconds_p99` and `read_before_fraction`; and of an application's report `sink_bytes_per_second`, at which
-its file took what it wrote. A download that its file held back says nothing of the network.
+Besides the measures in `observed`, these of an observation are used: `first_byte_seconds_p50`,
+`first_byte_seconds_p99`, `read_before_fraction` and, in an application's report, `sink_bytes_per_second`, the rate at
+which its file accepted writes. A download that was limited by its file says nothing about the network.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ from penstock.vocabulary import (
 RANGE_SIZE_BYTES_MIN = 4 * KiB
 RANGE_SIZE_BYTES_MAX = REQUEST_SIZE_BYTES_MAX
 _RANGE_SIZES_MIB = (1, 1.5, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64, 90, 128, 181, 256)
-_RANDOM_RANGE_BYTES = MiB  # where the reader does not say
-_LOOKING_REQUESTS = 4  # a page of a listing or two, and how large the object is
-_DEFAULT_THRESHOLD_BYTES = 8 * MiB  # of boto3: what is smaller goes whole
-# Of boto3, which holds a thousand of them for a file that is slower than the network.
+_RANDOM_RANGE_BYTES = MiB  # if the reader does not state it
+_LOOKING_REQUESTS = 4  # one or two pages of a listing, and a HEAD for the object's size
+_DEFAULT_THRESHOLD_BYTES = 8 * MiB  # of boto3; smaller objects are read whole
+# Of boto3, which queues up to a thousand of them for a file that is slower than the network.
 _IO_CHUNK_BYTES = 256 * KiB
 _IO_CHUNK_BYTES_MIN = 16 * KiB
 _IO_QUEUE_COUNT = 1000
-_BLOCK_EFFICIENCY = 0.9  # of what a connection carries: what a block that is read by itself should reach
+_BLOCK_EFFICIENCY = 0.9  # of a connection's rate: what a block that is read by itself should reach
 _BLOCK_BYTES_MIN, _BLOCK_BYTES_MAX = MiB, 128 * MiB
-_RECENT_COUNT = 16  # observations whose tails and sinks count
-_TOLD_COUNT_MIN = 50  # ranges of an observation: from here on its 99th percentile means something
-_TAIL_RATIO = 3.0  # p99 over p50 where nobody measured it
+_RECENT_COUNT = 16  # newest observations, whose tails and file rates count
+_TOLD_COUNT_MIN = 50  # ranges of an observation; with fewer, its 99th percentile means little
+_TAIL_RATIO = 3.0  # p99 over p50 if not measured
 _HEDGE_SECONDS_MIN = 0.1
-_READINGS_MIN = 3  # observations of what was read for the first time, and of what was read again
-_MIXED = 0.1  # of the bytes: a reading of no more of the other kind is of one kind
-_SOONER = 1.3  # times: by so much later begins what was not read before, where that is said
-_SINK_BOUND = 0.7  # of what the file takes: from here on it is the limit, or near it
+_READINGS_MIN = 3  # observations of first reads, and as many of repeated reads
+_MIXED = 0.1  # of the bytes: an observation with less of the other kind counts as one kind
+_SOONER = 1.3  # times the first byte of a repeated read, from which on a slower first read is mentioned
+_SINK_BOUND = 0.7  # of the file's rate, from which on the file is the limit, or close to it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,13 +72,13 @@ class S3DownloadSetting(S3Setting):
 
     @property
     def request_size_bytes(self) -> int:
-        """Of one range."""
+        """The size of a range."""
         return self.range_size_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3DownloadModel(S3TransferModel[S3DownloadSetting]):
-    """Downloads of whole objects, of many small ones, and of ranges of a large one wherever they lie."""
+    """Downloads of whole objects, of many small ones, and of ranges anywhere in a large one."""
 
     operation: ClassVar[str] = "s3_download"
     setting_type: ClassVar[type[S3DownloadSetting]] = S3DownloadSetting
@@ -87,7 +87,7 @@ class S3DownloadModel(S3TransferModel[S3DownloadSetting]):
     request_size_bytes_max: int = RANGE_SIZE_BYTES_MAX
 
     def default_setting(self, context: Context) -> S3DownloadSetting:
-        """What boto3 does: ten threads, ranges of 8 MiB; what is smaller in one GET."""
+        """The default of boto3: ten threads, and ranges of 8 MiB; smaller objects in a single GET."""
         return self.legal(context, self.setting(10, _DEFAULT_THRESHOLD_BYTES))
 
     def size_bytes_least(self, context: Context) -> int:
@@ -96,7 +96,7 @@ class S3DownloadModel(S3TransferModel[S3DownloadSetting]):
         return RANGE_SIZE_BYTES_MIN
 
     def request_sizes_bytes(self, context: Context, demand: Demand) -> Sequence[int]:
-        """What the reader asks for at a time; of whole objects, ranges that cut them evenly, and all in one."""
+        """Ranges that divide the object evenly, and the whole object; for random access, the reader's own range."""
         size = max(context.payload_size_bytes, 1)
         least, most = self.request_size_bytes_min, self.request_size_bytes_max
         if demand.access is Access.RANDOM:
@@ -107,12 +107,12 @@ class S3DownloadModel(S3TransferModel[S3DownloadSetting]):
         return sorted({max(low, ceil(size / ceil(size / s))) for s in wanted})
 
     def requests_around(self, context: Context, setting: S3DownloadSetting, part_count: int) -> int:
-        """What finds out what there is to read."""
+        """The requests that find out what there is to read."""
         del context, setting, part_count
         return _LOOKING_REQUESTS
 
     def usd(self, tariff: Tariff, *, request_count: int, transferred_bytes: float) -> float:
-        """All as GET, but those which look."""
+        """The price if all requests were GET, plus that of a few to find the object."""
         return tariff.usd(
             write_request_count=_LOOKING_REQUESTS,
             read_request_count=request_count,
@@ -120,22 +120,22 @@ class S3DownloadModel(S3TransferModel[S3DownloadSetting]):
         )
 
     def cost_ahead(self, context: Context, tariff: Tariff) -> Cost:
-        """What is read has to be put."""
+        """The cost of putting the object that probes read."""
         return cost_of_putting(context.payload_size_bytes, tariff)
 
     def probe_seconds_min(self, fit: Fit, context: Context, setting: S3DownloadSetting) -> float:
-        """One wave of ranges where it goes slowly: a range that does not end in time tells nothing."""
+        """The time of one wave of ranges at a low rate, because a range that does not end in time tells nothing."""
         return self._wave_bytes(context, setting) / float(self._steady_rates(fit, context, [setting])[1][0])
 
     def payload_bytes(self, context: Context, demand: Demand) -> int:
-        """The object; for a reader here and there, a range."""
+        """The bytes that one transfer moves: the object, or a range for random access."""
         size = max(context.payload_size_bytes, 1)
         if demand.access is not Access.RANDOM:
             return size
         return min(demand.range_size_bytes or _RANDOM_RANGE_BYTES, size)
 
     def within(self, fit: Fit, demand: Demand) -> Demand:
-        """Into a file, no faster than files took it so far."""
+        """The demand; for downloads into a file, limited to the rate that files accepted so far."""
         disk, stated = _disk(fit), demand.bandwidth_bytes_per_second_max
         if demand.sink is not Sink.FILE or disk is None:
             return demand
@@ -143,7 +143,7 @@ class S3DownloadModel(S3TransferModel[S3DownloadSetting]):
 
     @property
     def reported_measures(self) -> frozenset[str]:
-        """How fast the file took it, and when the first byte came."""
+        """The rate at which the file accepted writes, and the time to the first byte."""
         return frozenset({"sink_bytes_per_second", "first_byte_seconds_mean"})
 
     def fit(
@@ -154,7 +154,7 @@ class S3DownloadModel(S3TransferModel[S3DownloadSetting]):
         prior: Fit | None,
         seed: int,
     ) -> Fit:
-        """From what the network did; what a file held back tells of the file alone."""
+        """The fit to downloads that their file did not limit; those that it did only tell the file's rate."""
         free = [o for o in observations if not _is_held_back(o)]
         fit = S3TransferModel.fit(self, place, free, prior=prior, seed=seed)
         return replace(fit, state={**fit.state, "disk_bytes_per_second": _disk_of(observations)})
@@ -162,7 +162,7 @@ class S3DownloadModel(S3TransferModel[S3DownloadSetting]):
     def discrepancies(
         self, fit: Fit, reports: Sequence[Observation[S3DownloadSetting]]
     ) -> tuple[Array, Array]:
-        """Of throughput; a download into a slow file is expected at the rate of the file."""
+        """Discrepancies of throughput; a download that its file limited is compared with the file's rate."""
         residual, deviation = S3TransferModel.discrepancies(self, fit, reports)
         for row, report in enumerate(reports):
             if _is_held_back(report):
@@ -171,7 +171,7 @@ class S3DownloadModel(S3TransferModel[S3DownloadSetting]):
         return residual, deviation
 
     def learned_besides(self, observations: Sequence[Observation[S3DownloadSetting]]) -> dict[str, Any]:
-        """How much longer than usual the slowest of a hundred ranges took, and when the first byte came."""
+        """The ratio of slow ranges (p99) to usual ones, and times to the first byte."""
         recent = observations[-_RECENT_COUNT:]
         tails = [
             o.latency_seconds_p99 / o.latency_seconds_p50
@@ -198,7 +198,7 @@ class S3DownloadModel(S3TransferModel[S3DownloadSetting]):
     def remarks(
         self, fit: Fit, context: Context, setting: S3DownloadSetting, demand: Demand
     ) -> Sequence[str]:
-        """As of any transfer, and whether what was read before is answered sooner."""
+        """As for all transfers, and whether repeated reads begin sooner."""
         found = S3TransferModel.remarks(self, fit, context, setting, demand)
         cold, warm = fit.state.get("first_byte_seconds_cold_and_warm") or (0.0, 0.0)
         if cold < _SOONER * warm or not warm:
@@ -206,7 +206,7 @@ class S3DownloadModel(S3TransferModel[S3DownloadSetting]):
         return (*found, remarks.of_second_readings(cold, warm))
 
     def predict(self, fit: Fit, context: Context, setting: S3DownloadSetting, demand: Demand) -> Prediction:
-        """Also when the first byte comes."""
+        """As for all transfers, and the time to the first byte."""
         found = dict(S3TransferModel.predict(self, fit, context, setting, demand))
         found["first_byte_seconds"] = _first_byte_seconds(fit)
         return found
@@ -214,7 +214,7 @@ class S3DownloadModel(S3TransferModel[S3DownloadSetting]):
     def derived_besides(
         self, fit: Fit, context: Context, setting: S3DownloadSetting, demand: Demand
     ) -> dict[str, float]:
-        """What readers of files, of blocks and of ranges can be told, and when to ask again."""
+        """Options for readers of files, blocks and ranges, and when to send a request again."""
         draws = Posterior.from_state(fit.state).draws
         hole = float(np.exp((draws[:, LATENCY] + draws[:, CONNECTION_RATE]).mean()))
         block = _BLOCK_EFFICIENCY / (1.0 - _BLOCK_EFFICIENCY) * hole
@@ -229,14 +229,14 @@ class S3DownloadModel(S3TransferModel[S3DownloadSetting]):
         return found if disk is None else found | {"disk_bytes_per_second": disk}
 
     def bottleneck(self, fit: Fit, context: Context, setting: S3DownloadSetting, demand: Demand) -> str:
-        """As of any transfer; where it is the file that takes no more, the disk."""
+        """As for all transfers; "disk" if the file's rate is the limit."""
         name = S3TransferModel.bottleneck(self, fit, context, setting, demand)
         stated = demand.bandwidth_bytes_per_second_max
         is_disk = name == "demand" and self.within(fit, demand).bandwidth_bytes_per_second_max != stated
         return "disk" if is_disk else name
 
     def _hedge_seconds(self, fit: Fit, context: Context, setting: S3DownloadSetting, demand: Demand) -> float:
-        """When to ask again: a little after the slowest of a hundred ranges, as they were measured."""
+        """Seconds after which to request a range again: slightly more than the 99th percentile."""
         usual = setting.thread_count * min(setting.range_size_bytes, self.payload_bytes(context, demand))
         usual_seconds = usual / self._steady_rate(fit, context, setting)
         ratio = fit.state.get("tail_ratio") or _TAIL_RATIO
@@ -244,7 +244,7 @@ class S3DownloadModel(S3TransferModel[S3DownloadSetting]):
 
 
 def _first_byte_seconds(fit: Fit) -> Estimate:
-    """Of one request alone: as measured, and else by the law."""
+    """The time to the first byte of one request by itself: as measured, or else by the law."""
     draws = Posterior.from_state(fit.state).draws[:, LATENCY]
     middle, sigma = float(draws.mean()), float(draws.std())
     if (measured := fit.state.get("first_byte_seconds")) is not None:
@@ -255,7 +255,7 @@ def _first_byte_seconds(fit: Fit) -> Estimate:
 
 
 def _cold_and_warm(observations: Sequence[Observation[S3DownloadSetting]]) -> tuple[float, float] | None:
-    """Seconds until the first byte of what was read for the first time, and again, in the middle; None until known."""
+    """Median seconds to the first byte of first reads, and of repeated reads; None until both are known."""
     told = {"read_before_fraction", "first_byte_seconds_p50"}
     seen = [
         (o.measures["read_before_fraction"], o.measures["first_byte_seconds_p50"])
@@ -270,7 +270,7 @@ def _cold_and_warm(observations: Sequence[Observation[S3DownloadSetting]]) -> tu
 
 
 def _io_chunk_bytes(demand: Demand) -> float:
-    """Boto3's own, or so little that what waits for a slow file stays within a stated memory."""
+    """The default of boto3, or less so that chunks waiting for a slow file fit into a stated memory limit."""
     if demand.memory_bytes_max is None:
         return float(_IO_CHUNK_BYTES)
     return float(min(max(demand.memory_bytes_max // _IO_QUEUE_COUNT, _IO_CHUNK_BYTES_MIN), _IO_CHUNK_BYTES))
@@ -282,7 +282,7 @@ def _is_held_back(observation: Observation[S3DownloadSetting]) -> bool:
 
 
 def _disk_of(observations: Sequence[Observation[S3DownloadSetting]]) -> float | None:
-    """What files took of late, in the middle."""
+    """The median rate at which files accepted writes recently; None if unknown."""
     ordered = sorted(observations, key=lambda o: o.started_at)
     rates = [o.measures.get("sink_bytes_per_second", 0.0) for o in ordered]
     told = [rate for rate in rates if rate > 0][-_RECENT_COUNT:]

@@ -1,4 +1,4 @@
-"""Knows how explanations of the same measurements are compared: one prior with another, the law with none at all."""
+"""Knows how explanations of the same measurements are compared: priors with each other, and the law with no law."""
 
 from __future__ import annotations
 
@@ -12,24 +12,27 @@ from penstock.models.model import Array
 from penstock.models.s3.evidence import COLUMNS, Evidence
 from penstock.models.s3.law import CONNECTION_RATE, CPU_PER_REQUEST, HOST_RATE, LATENCY
 
-SIGMA_COMPARED = 0.12  # noise, when explanations are compared; more where more was seen
-# Of the law, when explanations are compared.
+SIGMA_COMPARED = 0.12  # the least noise with which explanations are compared
+# The misfit of the law with which explanations are compared.
 SPREAD_COMPARED = Misfit(amplitude=0.1, length_octaves=(2.0, 4.0))
 
 
 def score(evidence: Evidence, belief: Gaussian, sigma: float) -> float:
-    """The logarithm of how likely the measurements are under this belief, at this noise."""
+    """The log evidence of the measurements under this prior, with this noise."""
     return log_evidence(evidence.problem(belief, SPREAD_COMPARED), starts(evidence, belief), sigma=sigma)
 
 
 def settled(evidence: Evidence, belief: Gaussian, peak: Peak, sigma: float) -> tuple[Peak, float]:
-    """The same, looked for also from where the law was, and the peak that is found."""
+    """The best peak and its log evidence under this prior, searched for also from a known peak."""
     theta = np.vstack([peak.theta, starts(evidence, belief)])
     return settle(evidence.problem(belief, SPREAD_COMPARED), theta, sigma=sigma)
 
 
 def starts(evidence: Evidence, prior: Gaussian) -> Array:
-    """The prior mean, and what the measurements suggest: slow connections, slow or costly requests, a ceiling."""
+    """Starting points of a search, (starts, parameters): the prior mean, and what the measurements suggest.
+
+    They suggest slow connections, slow requests, a host ceiling, or requests that cost much processor time.
+    """
     rates = evidence.table[evidence.is_throughput()]
     found = np.repeat(prior.mean[None], 5, axis=0)
     if not len(rates):
@@ -46,13 +49,13 @@ def starts(evidence: Evidence, prior: Gaussian) -> Array:
 
 
 _OFF_MODEL_COUNT_MIN = 8
-OFF_MODEL_EVIDENCE = 1.0  # of the logarithm: how much better no law at all must explain what was measured
+OFF_MODEL_EVIDENCE = 1.0  # log evidence, by which a model without a law must explain measurements better
 
 
 def favour_of_law(evidence: Evidence, problem: Problem, peak: Peak) -> float | None:
-    """By how much the law explains the measurements better than no law does, in log evidence; None while that is open.
+    """The log evidence of the law less that of a model without a law; None while there are too few measurements.
 
-    Where requests were refused the law is kept: nothing else knows what that means for the settings beyond.
+    It is 0 if requests were refused, so that the law is kept: only it knows what that means for larger settings.
     """
     if evidence.is_throttled().any():
         return 0.0

@@ -1,7 +1,7 @@
 """Knows how the law of a transfer is learned from evidence: from which prior, since which change, and whether at all.
 
-A neighbour's posterior or tables serve as the prior. Where the place has changed, what came before serves as the
-prior of what came after. Where no law at all explains the measurements better, that is what is kept.
+The prior is a neighbour's posterior or comes from tables; after a change of the place, it is a loosened posterior of
+the state before. If a model without a law explains the measurements better, predictions use that instead.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from penstock.models.s3.stays import Known, follow
 from penstock.vocabulary import Place
 
 _DRAW_COUNT = 48
-_UNEXPLAINED_COUNT = 12  # each beside four of the draws
+_UNEXPLAINED_COUNT = 12  # each used with four of the draws
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class Learned:
 
 
 def learn(place: Place, evidence: Evidence, neighbour: Fit | None, seed: int) -> Learned:
-    """The posterior since the last change, and how far to believe it."""
+    """The posterior since the last change, and whether the law is believed."""
     known = follow(evidence, choose_prior(place, evidence, neighbour))
     evidence, prior = known.stay.evidence, known.stay.prior
     problem = evidence.problem(prior)
@@ -82,15 +82,15 @@ def learn(place: Place, evidence: Evidence, neighbour: Fit | None, seed: int) ->
 
 
 def _is_explained_without_law(evidence: Evidence, problem: Problem, peak: Peak) -> bool:
-    """Whether no law explains the measurements better than the law does."""
+    """Whether a model without a law explains the measurements better than the law."""
     favour = favour_of_law(evidence, problem, peak)
     return favour is not None and favour < -OFF_MODEL_EVIDENCE
 
 
 def _without_law(evidence: Evidence, weights: Array, seed: int) -> tuple[Array, Array, Suspicion]:
-    """The probability that each row was no dip, draws of shapes, and what surprises, all without asking the law.
+    """The probability that each row is no dip, draws of hyperparameters, and the suspicion, all without the law.
 
-    A law that is given up is surprised by every measurement, which would keep advice as it is for ever.
+    A law that is given up would be surprised by every measurement, and advice would never move again.
     """
     is_sight, sightings = evidence.is_sight(), shapeless.weighed(evidence.sightings(weights))
     weights = weights.copy()

@@ -1,8 +1,8 @@
-"""Knows stores that let a client run for gigabytes and then refuse it for minutes, which no short probe can see.
+"""Knows stores that admit a client for gigabytes and then refuse it for minutes, which short probes cannot see.
 
-Applications tell: their long transfers were refused, with no more connections than a shorter one that went well. Such
-reports say nothing of the load, so no law learns from them; they say for how long a load is borne, and what a long
-transfer reaches on average, the minutes of refusals included.
+Reports of applications show it: long transfers were refused with no more connections than a shorter one that went
+well. Such reports say nothing about the load, so the law does not learn from them. They tell how long a load is
+tolerated, and what a long transfer reaches on average, including the minutes of refusals.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import numpy as np
 
 from penstock.vocabulary import Observation, is_stray
 
-# Times the bytes of what went well: a refusal so much later is another one than that of the load.
+# Times the bytes of a transfer that went well: if refusals come so much later, load is not their cause.
 _LONGER = 4.0
-_TOLD_COUNT_MIN = 2  # reports: one may be the bad day of one application
-_RATE_SHARE_MIN = 0.25  # of the fastest that went well: reports alone hold no transfer back further than that
+_TOLD_COUNT_MIN = 2  # reports; a single one may be one application's bad day
+_RATE_SHARE_MIN = 0.25  # of the fastest that went well: reports alone do not slow a transfer further
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Transfers of more bytes than these reach no more than this rate on average."""
+    """Transfers of more than `transferred_bytes` reach no more than `bytes_per_second` on average."""
 
     transferred_bytes: float
     bytes_per_second: float
@@ -32,7 +32,7 @@ class Patience:
 def refused_late(
     probes: Sequence[Observation[Any]], reports: Sequence[Observation[Any]]
 ) -> list[Observation[Any]]:
-    """The reports of transfers that were refused although a probe had borne as many connections for a shorter time."""
+    """The reports of refused transfers for which a shorter probe with as many connections went well."""
     borne = [o for o in probes if o.went_well]
     return [report for report in reports if _is_late(report, borne)]
 
@@ -49,7 +49,10 @@ def _is_late(report: Observation[Any], borne: Sequence[Observation[Any]]) -> boo
 
 
 def patience(probes: Sequence[Observation[Any]], late: Sequence[Observation[Any]]) -> Patience | None:
-    """What the late refusals come to: half-way, by ratio, between what went well and what did not."""
+    """The patience that late refusals imply; None if there are too few of them.
+
+    Its size is the geometric mean of the longest transfer that went well and the shortest that did not.
+    """
     if len(late) < _TOLD_COUNT_MIN:
         return None
     borne = [o for o in probes if o.went_well]

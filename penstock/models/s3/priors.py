@@ -1,4 +1,4 @@
-"""Knows what is believed of a place before anything was measured there: what tables say, or what a neighbour taught."""
+"""Knows the prior of a place, before anything was measured there: from tables, or from a neighbour's posterior."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from penstock.models.s3.tables import (
 )
 from penstock.vocabulary import UNKNOWN, Place
 
-_NEIGHBOUR_FAVOUR = 1.0  # of log evidence: a neighbour is believed until the measurements speak against it
+_NEIGHBOUR_FAVOUR = 1.0  # of log evidence, by which tables must explain the measurements better
 
 
 def choose_prior(place: Place, evidence: Evidence, neighbour: Fit | None) -> Gaussian:
-    """The neighbour's posterior, widened, unless what was measured here is likelier from tables alone."""
+    """The neighbour's posterior, widened, unless tables alone explain the measurements here better."""
     table = _table(place, evidence)
     if neighbour is None:
         return table
@@ -57,9 +57,10 @@ _TABLE_FAVOUR = 0.5  # of log evidence
 
 
 def _table(place: Place, evidence: Evidence) -> Gaussian:
-    """What tables say; where that is likelier, that the path is slower than the host, as through a gateway.
+    """The prior from tables, or, if likelier, one with a path slower than the host, as through a gateway.
 
-    Of a burstable host that is asked as soon as nothing was faster than its baseline: there is no burst to be seen.
+    The second is considered if nothing reached half of the host's rate. On a burstable host it already is if nothing
+    was clearly faster than its baseline, because then no burst was seen.
     """
     table, limits = table_prior(place), host_ceiling(place)
     if evidence.is_throttled().any():
@@ -73,7 +74,8 @@ def _table(place: Place, evidence: Evidence) -> Gaussian:
         return table
     beliefs = (table, behind_a_slower_path(table))
     peaks = [maximise(evidence.problem(belief), starts(evidence, belief)[:3]) for belief in beliefs]
-    sigma = max(_SIGMA_LEAST, min(peak.sigma for peak in peaks))  # the wrong belief calls more of it noise
+    # The wrong belief takes more for noise.
+    sigma = max(_SIGMA_LEAST, min(peak.sigma for peak in peaks))
     direct, slower = (
         settle(evidence.problem(belief), peak.theta[None], sigma=sigma)[1]
         for belief, peak in zip(beliefs, peaks, strict=True)
@@ -90,17 +92,17 @@ _OF_THE_SERVICE = (
     COLD_LATENCIES,
 )
 _OF_THE_HOST = (HOST_RATE, BURST_FACTOR, CPU_PER_REQUEST, CPU_PER_BYTE)
-_WIDENED = 1.5  # times the covariance: what is believed of another place or time is less sure here
-# Of a logarithm: by how much a place differs from itself, and from another in what they share; by how much services of
-# different regions differ, and hosts of different types. Chosen, and corrected by what is measured: a neighbour that
-# misleads is dropped.
+_WIDENED = 1.5  # times the covariance: beliefs about another place or time are less certain here
+# Standard deviations of logarithms: between the same place at different times, between places in what they share,
+# between services in different regions, and between hosts of different types. They are chosen, not measured; a
+# misleading neighbour is dropped.
 _FAMILIAR, _ELSEWHERE, _OTHER_SERVICE, _OTHER_HOST = 0.05, 0.15, 0.6, 0.8
 
 
 def _inherit(neighbour: Fit, place: Place, table: Gaussian) -> Gaussian:
-    """A neighbour's posterior with what differs between the places let loose.
+    """A neighbour's posterior, widened in the parameters in which the places may differ.
 
-    Latency and rate of one connection belong to the region and class; the ceiling belongs to the instance type.
+    Latency and connection rate depend on region and service class, the host's ceiling on the instance type.
     """
     draws = np.array(neighbour.state["draws"], dtype=np.float64)
     if neighbour.place.operation != place.operation:
@@ -121,14 +123,14 @@ def _inherit(neighbour: Fit, place: Place, table: Gaussian) -> Gaussian:
     return Gaussian(mean=mean, covariance=covariance + np.diag(extra**2))
 
 
-# Of a logarithm, by how much parameters move at a change: any of them, what surrounds an object, and what moves most.
-# Made-up changes are by factors of 2 to 4.
+# Standard deviations of logarithms by which parameters move at a change: any of them, those of single requests and of
+# the ends of transfers, and those that move most. Simulated changes are by factors of 2 to 4.
 _MOVED, _MOVED_AROUND, _MOVED_MOST = 0.2, 0.4, 0.9
 _LOOSENED = 2.0  # times the covariance
 
 
 def loosen(belief: Gaussian) -> Gaussian:
-    """After a change: everything may have moved, ceilings and what one connection carries most."""
+    """The prior after a change: everything may have moved, the host's and the connection's rate most."""
     extra = np.full(len(PARAMETERS), _MOVED)
     extra[[LATENCY, OBJECT_SECONDS, OBJECT_SECONDS_PER_PART, WAVE_MIXING, TAIL_SHARE]] = _MOVED_AROUND
     extra[[HOST_RATE, CONNECTION_RATE]] = _MOVED_MOST
@@ -136,6 +138,6 @@ def loosen(belief: Gaussian) -> Gaussian:
 
 
 def revisited(belief: Gaussian) -> Gaussian:
-    """Of a place that is again what it was: nothing has moved by much."""
+    """The prior of a place that is again in an earlier state: nothing has moved by much."""
     extra = np.full(len(PARAMETERS), _FAMILIAR)
     return Gaussian(mean=belief.mean, covariance=_WIDENED * belief.covariance + np.diag(extra**2))

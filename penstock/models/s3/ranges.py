@@ -1,7 +1,7 @@
-"""Knows how to keep the models of transfers to the settings that one client can be told: ranges, and whole MiB.
+"""Knows how to restrict the models of transfers to the settings that one client accepts: ranges, and whole MiB.
 
-A client has limits of its own: a fixed part size, at least so many threads. The physics stay those of the models; only
-what may be tried and advised is narrowed.
+A client has its own limits, such as a fixed part size or a minimum of threads. They restrict only what may be tried and
+advised; the law stays that of the models.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ TransferSetting: TypeAlias = S3UploadSetting | S3DownloadSetting
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranges(ABC):
-    """What a client can be told of transfers that go one way, both ends included."""
+    """The settings that a client accepts in one direction, both ends included."""
 
     thread_count_min: int = 1
     thread_count_max: int = 256
 
     def trouble(self, object_size_bytes: int, memory_bytes_max: int | None) -> str | None:
-        """Why no setting within them is possible for this size, in one sentence; None when one is."""
+        """A sentence on why no setting within the ranges is possible for this size; None if one is."""
         if not 1 <= self.thread_count_min <= self.thread_count_max <= THREAD_COUNT_MAX:
             return f"threads go from 1 to {THREAD_COUNT_MAX}, the lower end first"
         if (wrong := self._size_trouble(object_size_bytes)) is not None:
@@ -44,9 +44,10 @@ class Ranges(ABC):
         return f"every setting holds at least {format_bytes(least)} in memory, which is more than is allowed"
 
     def memory_bytes_least(self, object_size_bytes: int) -> int:
-        """What every setting within them holds: the fewest threads with the smallest requests, or with the largest.
+        """The least memory in bytes that a setting within the ranges needs.
 
-        Large requests hold less where threads that cannot be fewer outnumber them.
+        It has the fewest threads, with the smallest requests or with the largest. The largest need less if an object
+        has fewer of them than there must be threads.
         """
         model: _OneClient[Any] = ranged_model(self)  # of either direction
         place = Place(operation=model.operation, region=UNKNOWN, instance_type=UNKNOWN)
@@ -60,16 +61,16 @@ class Ranges(ABC):
     @property
     @abstractmethod
     def request_size_bytes_ends(self) -> tuple[int, int]:
-        """Of a part, or of a range."""
+        """The smallest and the largest part or range."""
 
     @abstractmethod
     def _size_trouble(self, object_size_bytes: int) -> str | None:
-        """The same of the sizes of requests alone."""
+        """Like `trouble`, for the sizes of requests alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UploadRanges(Ranges):
-    """Of uploads."""
+    """The ranges of uploads."""
 
     part_size_bytes_min: int = PART_SIZE_BYTES_MIN
     part_size_bytes_max: int = 512 * MiB
@@ -90,7 +91,7 @@ class UploadRanges(Ranges):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DownloadRanges(Ranges):
-    """Of downloads."""
+    """The ranges of downloads."""
 
     range_size_bytes_min: int = MiB
     range_size_bytes_max: int = 512 * MiB
@@ -108,7 +109,7 @@ class DownloadRanges(Ranges):
 
 @dataclass(frozen=True, kw_only=True)  # without slots: the limits of the models are their own fields
 class _OneClient(S3TransferModel[S3SettingT]):
-    """A model for one client. Sizes are whole MiB where the ranges admit it: every client takes those.
+    """A model for one client. Sizes are whole MiB if the ranges allow it, because every client accepts those.
 
     `avoided` are settings that are neither tried nor advised.
     """
@@ -117,7 +118,7 @@ class _OneClient(S3TransferModel[S3SettingT]):
     avoided: frozenset[S3Setting] = frozenset()
 
     def legal(self, context: Context, setting: S3SettingT) -> S3SettingT:
-        """The nearest setting within the ranges that S3 accepts; a request may be larger than the object."""
+        """The nearest setting within the ranges that S3 accepts; its requests may be larger than the object."""
         legal = super().legal(context, setting)
         low = max(self.request_size_bytes_min, self.size_bytes_least(context))
         return self.setting(
@@ -126,7 +127,7 @@ class _OneClient(S3TransferModel[S3SettingT]):
         )
 
     def ramp(self, context: Context) -> Sequence[S3SettingT]:
-        """The model's safe start, as far as it lies within the ranges."""
+        """The model's ramp, moved into the ranges."""
         steps = [self.legal(context, step) for step in super().ramp(context)]
         return self._allowed(list(dict.fromkeys(steps)))
 
@@ -141,40 +142,40 @@ class _OneClient(S3TransferModel[S3SettingT]):
     def probe_costs(
         self, fit: Fit, context: Context, settings: Sequence[S3SettingT], tariff: Tariff
     ) -> Sequence[Cost]:
-        """Somebody else's client moves the whole object whatever the setting: settings differ in the time it takes."""
+        """Only the expected duration: a client moves the whole object whatever the setting."""
         del tariff
         rates = self.appraise(fit, context, settings, Demand()).value
         return [Cost(duration_seconds=context.payload_size_bytes / float(rate)) for rate in rates]
 
     def probe_seconds_min(self, fit: Fit, context: Context, setting: S3SettingT) -> float:
-        """None: whoever runs the client bounds its time, and the seconds of a proposal are only its price."""
+        """0: the caller bounds the client's time, and the seconds of a proposal are only its price."""
         del fit, context, setting
         return 0.0
 
     def _allowed(self, settings: list[S3SettingT]) -> list[S3SettingT]:
-        """Without those to be avoided; all of them where nothing else is left, for there must be an answer."""
+        """The settings without those to avoid; all of them if nothing else is left, because there must be an answer."""
         return [x for x in settings if x not in self.avoided] or settings
 
 
 @dataclass(frozen=True, kw_only=True)
 class RangedS3UploadModel(_OneClient[S3UploadSetting], S3UploadModel):
-    """Of uploads."""
+    """The model of uploads by one client."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RangedS3DownloadModel(_OneClient[S3DownloadSetting], S3DownloadModel):
-    """Of downloads."""
+    """The model of downloads by one client."""
 
 
 def _nearest_size_bytes(wanted: int, low: int, high: int) -> int:
-    """In whole MiB where the ends admit it; the lower one has the last word."""
+    """The size rounded up to whole MiB if the ends allow it; `low` takes precedence over `high`."""
     return max(min(ceil(max(wanted, low) / MiB) * MiB, high), low)
 
 
 def ranged_model(
     ranges: Ranges, avoided: frozenset[TransferSetting] = frozenset()
 ) -> RangedS3UploadModel | RangedS3DownloadModel:
-    """The model of that direction within these ranges."""
+    """The model of the ranges' direction, restricted to them, without the settings to be avoided."""
     kind = RangedS3DownloadModel if isinstance(ranges, DownloadRanges) else RangedS3UploadModel
     size_min, size_max = ranges.request_size_bytes_ends
     return kind(

@@ -1,4 +1,4 @@
-"""Knows what is said beside an advice for S3: what would help, what hurts, and what no measurement has shown."""
+"""Knows the remarks that accompany advice for S3: what would help, what would hurt, and what was not measured."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.models.s3.law import CPU_PER_BYTE, CPU_PER_REQUEST, HOST_RATE, Tra
 from penstock.models.s3.posterior import SURE, Posterior
 from penstock.units import format_bytes, format_rate, format_seconds, number
 
-_HURTS = 0.03  # of throughput: what is lost for sure
+_HURTS = 0.03  # of throughput: a loss that is mentioned
 
 
 def sentences(
@@ -25,9 +25,9 @@ def sentences(
     *,
     is_by_host: bool,
 ) -> Iterator[str]:
-    """About the first of the transfers; `doubled` is the same with twice the threads, which may not be allowed.
+    """Sentences about the first of the transfers; `doubled` has twice the threads, which may not be allowed.
 
-    `log_gains` are those of the doubled, one of each draw. Of what does not go by the host no faster one is told.
+    `log_gains` (draws,) are those of doubling. A faster host is mentioned only if the bytes pass the host.
     """
     if np.mean(np.expm1(log_gains) < -_HURTS) >= SURE:
         yield f"More connections make it slower: twice as many {_percent(log_gains)}."
@@ -46,7 +46,7 @@ def sentences(
 
 
 def of_regime(limits: Ceiling, moved_bytes: int | None, left_bytes: float, *, is_burst: bool) -> str:
-    """Which ceiling of a burstable host the advice is for, where nobody said which, and why."""
+    """A sentence on which ceiling of a burstable host the advice is for, and why."""
     left = f"of {format_bytes(left_bytes)} of the host's burst credits that were left"
     if moved_bytes is None:
         return f"This is what the host sustains: work without an end outlasts all {left}."
@@ -61,7 +61,7 @@ def of_regime(limits: Ceiling, moved_bytes: int | None, left_bytes: float, *, is
 
 
 def of_patience(borne_bytes: float, lasting_rate: float) -> str:
-    """What becomes of long transfers."""
+    """A sentence on what happens to long transfers."""
     return (
         f"The store refused transfers of more than about {format_bytes(borne_bytes)} in their course, as applications "
         f"reported: keep this one to {format_rate(lasting_rate)}."
@@ -69,18 +69,18 @@ def of_patience(borne_bytes: float, lasting_rate: float) -> str:
 
 
 def of_second_readings(cold_seconds: float, warm_seconds: float) -> str:
-    """What a store that keeps what was read lately does to those who read something once."""
+    """A sentence on a store that caches what was read recently, which makes first reads slower."""
     return (
         f"What had been read before began after {format_seconds(warm_seconds)}, and what had not after "
         f"{format_seconds(cold_seconds)}: who reads each byte once is slower than who reads it again."
     )
 
 
-_LATE_TOLD = 0.02  # of the usual time: a delay that is said
+_LATE_TOLD = 0.02  # of the usual time: a delay that is mentioned
 
 
 def of_late_requests(posterior: Posterior, transfers: Transfers) -> str | None:
-    """What late requests cost on average, where some were seen and it is no trifle: it speaks for fewer requests."""
+    """A sentence on the average cost of late requests, if some were seen and it is not negligible; else None."""
     late, usual = posterior.lateness, posterior.log_throughput(transfers)
     delay_fraction = float(late.delay_fraction(transfers, usual)[:, 0].mean())
     if not late.seen_count or delay_fraction < _LATE_TOLD:
@@ -91,17 +91,17 @@ def of_late_requests(posterior: Posterior, transfers: Transfers) -> str | None:
     )
 
 
-_STATE_SHARE_MIN, _STATE_COUNT_MIN = 0.25, 4  # of the measurements: fewer are dips
-# How far apart the means of two states are, as a logarithm, and over the deviation within each: halves of normal noise
-# are 2.6 deviations apart.
+_STATE_SHARE_MIN, _STATE_COUNT_MIN = 0.25, 4  # of the measurements; fewer are taken for dips
+# How far apart the means of two states must be, as a logarithm, and in deviations within each. (The means of the two
+# halves of normal noise are 2.6 of these deviations apart.)
 _STATES_APART, _STATES_APART_DEVIATIONS = 0.25, 5.0
-_SWITCHES_MIN = 0.5  # from one state to the other, over as many as there would be by chance
+_SWITCHES_MIN = 0.5  # changes of state, over as many as there would be by chance
 
 
 def of_two_states(posterior: Posterior, transfers: Transfers) -> str | None:
-    """What each of two states of the path gives, where measurements lie in two groups whatever their setting.
+    """A sentence on the rates of two states of the path, if measurements fall into two groups whatever their setting.
 
-    They come and go: what became slower once, or is slower for hours, is a change or weather.
+    The states must alternate: if the path became slower once, or for hours, that is a change or weather. Else None.
     """
     by_age = posterior.residuals
     off = np.sort(by_age)
@@ -133,5 +133,5 @@ def _log_gains_of_a_faster_path(posterior: Posterior, transfers: Transfers) -> A
 
 
 def _percent(log_gains: Array) -> str:
-    """On average, as all that is said to be expected: of the logarithm. Nothing is no loss."""
+    """The mean gain as a percentage; the mean is of logarithms, as for all expected values."""
     return f"{round(100 * float(np.expm1(log_gains.mean()))):+d} %"

@@ -1,4 +1,4 @@
-"""Knows how much better two places explain what was measured than one, and whether the second was there before."""
+"""Knows how much better two places explain the measurements than one, and whether the second is an earlier state."""
 
 from __future__ import annotations
 
@@ -15,39 +15,42 @@ from penstock.models.s3.explanations import SIGMA_COMPARED, settled
 from penstock.models.s3.priors import loosen, revisited
 
 WATCH_AFTER = 5  # observations
-# Measurements with which a change may have begun: a dip just before it looks like a part of it.
+# Measurements with which a change may have begun, because a dip just before it looks like a part of it.
 BEGINNINGS = 2
-_PLACES_APART = 2  # measurements: every second is tried, and then those beside the best
-_MODEL_SPREAD = 0.07  # of the logarithm: what the law may be off by at a place it has not seen
+_PLACES_APART = 2  # measurements: every second is tried, and then those around the best
+_MODEL_SPREAD = 0.07  # of the logarithm: the law's misfit at a setting that it was not fitted to
 
-# Logarithm: eighteen hundred to one, for it is looked for at many places. With 7.5, 6.5 and 6 good advice came back
-# after 7, 5.5 and 5 probes; of 1,344 probes of places that did not change 3, 3 and 5 raised an alarm, and of 1,920 in
-# weeks of slow weather, by a tenth to a quarter, 19, 19 and 20. On a curve that follows no law 24 probes raised one
-# with 2 of 12 noises at 7.5, and with 9 at 6.
+# Log evidence: odds of 1,800 to one, because many moments are tested. With 7.5, 6.5 and 6, good advice returned after
+# 7, 5.5 and 5 probes. Of 1,344 probes in places that did not change, 3, 3 and 5 raised an alarm; of 1,920 in weeks of
+# slow weather, by a tenth to a quarter, 19, 19 and 20. On a curve that follows no law, 24 probes raised one with 2 of
+# 12 noises at 7.5, and with 9 at 6.
 CHANGE_EVIDENCE = 7.5
-# Where the law explained what came before so much better than no law did, a change takes less: made-up changes of that
-# curve were found where it had a favour of 2 at the most, over what were ten measurements at the most.
+# Less is enough if the law explained the measurements before by at least `TRUSTED_EVIDENCE` better than no law. On that
+# curve, false changes were found only where this was at most 2, over at most ten measurements.
 CHANGE_EVIDENCE_LEAST, TRUSTED_EVIDENCE = 6.0, 3.0
 
-RETURN_EVIDENCE = 4.5  # of the logarithm: where a place has been it is found again sooner than anywhere else
+RETURN_EVIDENCE = 4.5  # log evidence: returning to an earlier state is more likely than a new one
 
 
-# Of the logarithm. In a place that never changed, of quiet measurements and a dip in ten, 25 changes within sixty
-# measurements had a support of 6 to 21 and a step of .14 at the median; places that changed by 2 to 4 had .3 and more.
+# Of the logarithm. In a quiet place that never changed, with one dip in ten, 25 changes found within sixty measurements
+# had a support of 6 to 21 and a median step of .14; places that changed by factors of 2 to 4 had .3 and more.
 _STEP_MIN = 0.25
 
 
-_ALIKE = 1.0  # of the logarithm: beginnings of a return that explain the measurements no worse than this
-# Of the logarithm: by so much must what it was before explain what came after better than a new place would.
+_ALIKE = 1.0  # log evidence: moments of a return that are no worse than the best by more than this
+# Log evidence by which an earlier state must explain the later measurements better than a new one.
 _HOME_FAVOUR = 1.0
-# Squares of standard deviations: what lies farther off was not what it had been, and no farther than it counts for.
+# Squared standard deviations: beyond the first, a measurement counts against the earlier state, up to the second.
 _FOREIGN, _FOREIGN_MAX = 2.0, 9.0
-_SPELL_MIN = 3  # measurements: two in a row are dips once it is as it was
+_SPELL_MIN = 3  # measurements; two in a row are dips if the place is then as before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _TwoPlaces:
-    """What two places come to: the logarithm of their evidence, how far apart they are, and which the second one is."""
+    """The explanation by two places: its log evidence, and how far they are apart in the logarithm of throughput.
+
+    `home` is the index of the earlier state that the second one is; None if it is new.
+    """
 
     log_evidence: float
     step: float
@@ -55,31 +58,31 @@ class _TwoPlaces:
 
 
 class Before:
-    """What came before each observation that may be the first after a change, whatever was measured since.
+    """Caches explanations of what came before each possible change, which do not depend on later measurements.
 
-    `homes` are the places that it was before, the newest last.
+    `homes` are beliefs about earlier states, the newest last.
     """
 
     def __init__(self, evidence: Evidence, prior: Gaussian, peak: Peak, homes: Sequence[Gaussian]) -> None:
-        self._evidence, self._prior, self.peak = evidence, prior, peak  # where the law was before the alarm
+        self._evidence, self._prior, self.peak = evidence, prior, peak  # the peak is that before the alarm
         self._homes = homes
         self._known = dict[int, tuple[Peak, float]]()
         self._looks = dict[int, SecondLook]()
         self._sigma = max(SIGMA_COMPARED, peak.sigma)
 
     def known(self, evidence: Evidence) -> tuple[Peak, float]:
-        """One place, of the first of all measurements, and the logarithm of its evidence."""
+        """The peak and the log evidence of one place that explains this evidence, the earliest part of all."""
         if (count := len(evidence.rows)) not in self._known:
             self._known[count] = settled(evidence, self._prior, self.peak, self._sigma)
         return self._known[count]
 
     def look(self, last: int) -> SecondLook:
-        """At what was measured up to this observation."""
+        """A second look at the measurements up to and including this observation."""
         evidence = self._evidence.upto(last)
         return self._looks.setdefault(len(evidence.rows), SecondLook(evidence, self))
 
     def changed(self, evidence: Evidence, first: int) -> _TwoPlaces:
-        """Another place from this observation on: a new one, or one that it was before."""
+        """The best explanation by a second place from this observation on, in a new or an earlier state."""
         before, after = evidence.split(first)
         (known, earlier), home = self.known(before), None
         new, later = settled(after, loosen(known.belief), known, self._sigma)
@@ -89,19 +92,19 @@ class Before:
                 new, later, home = again, likelier, number
         then, now = after.law()(np.stack([known.theta, new.theta]))
         moved = (now - then)[after.is_throughput()]
-        # Throughput, as a logarithm: what a few measurements show of it counts nearly by itself.
+        # Of the logarithm of throughput; the fourth power lets a few measurements that show the step dominate.
         step = float(np.mean(moved**4) ** 0.25) if len(moved) else 0.0
         return _TwoPlaces(log_evidence=earlier + later, step=step, home=home)
 
     def again(self, evidence: Evidence, known: Peak) -> float:
-        """The logarithm of its evidence where it is what it was known as."""
+        """The log evidence of these measurements in the state of the known peak."""
         return settled(evidence, revisited(known.belief), known, self._sigma)[1]
 
 
 class SecondLook:
-    """How much better two places, one after the other, explain measurements than one, as a logarithm of evidence.
+    """How much better two places, one after the other, explain measurements than one, in log evidence.
 
-    One place is looked for as widely as two: what is stuck at half a good explanation looks like no explanation.
+    The search for one place is as wide as that for two, because a poor local optimum would look like no explanation.
     """
 
     def __init__(self, evidence: Evidence, before: Before) -> None:
@@ -114,24 +117,24 @@ class SecondLook:
         return self._before.known(self.evidence)[1]
 
     def support(self, first: int) -> float:
-        """Of a change with this observation as the first after it."""
+        """The log evidence of a change with this observation as the first after it, less that of no change."""
         return self.changed(first).log_evidence - self._one_place
 
     def home(self, first: int) -> int | None:
-        """Which of the places before it is again then; None where it is another one."""
+        """The index of the earlier state to which the place returned then; None if the state is new."""
         return self.changed(first).home
 
     def changed(self, first: int) -> _TwoPlaces:
-        """What comes of it."""
+        """The explanation by two places with this observation as the first of the second."""
         if first not in self._two_places:
             self._two_places[first] = self._before.changed(self.evidence, first)
         return self._two_places[first]
 
     def place(self, first: int, known_until: int) -> int | None:
-        """Where a change that is found near this observation explains best what was measured around it.
+        """The first observation of a change suspected near this one, placed where it explains the measurements best.
 
-        None where that does not bear it out, for two dips in a row look like a change until the next measurement; and
-        where hardly anything moved: two laws fit many measurements better than one where neither fits well.
+        None if the measurements around it do not confirm it, because two dips in a row look like a change until the
+        next measurement. None also if hardly anything moved: two laws fit better than one where neither fits well.
         """
         numbers = [int(n) for n in np.unique(self.evidence.column("observation")[self.evidence.is_sight()])]
         earliest = max(first - BEGINNINGS, known_until)
@@ -141,14 +144,15 @@ class SecondLook:
         at = possible.index(best)
         best = max(possible[max(0, at - _PLACES_APART + 1) : at + _PLACES_APART], key=self.support)
         found = self.changed(best)
-        if found.home is not None:  # what is alike in both places does not say that it was there already
+        # For a return, the latest of equally good moments: measurements that are alike in both states tell nothing.
+        if found.home is not None:
             alike = [each for each in possible if self.support(each) > self.support(best) - _ALIKE]
             best = max(each for each in alike if self.home(each) == found.home)
         needed = CHANGE_EVIDENCE_LEAST if found.home is None else RETURN_EVIDENCE
         return best if self.support(best) > needed and found.step > _STEP_MIN else None
 
     def over(self, first: int) -> int | None:
-        """Of a change that is over: the first observation of what had been before it; None where that explains less."""
+        """The first observation after a change that is over again; None if that does not explain more."""
         before, after = self.evidence.split(first)
         known, _ = self._before.known(before)
         rows = after.is_sight()
@@ -165,7 +169,7 @@ class SecondLook:
 
 
 def how_surprising(evidence: Evidence, peak: Peak) -> tuple[Array, Array]:
-    """How far each measurement fell from what was expected of it, in standard deviations and as a logarithm."""
+    """How far each measurement is from its prediction, in standard deviations and as a logarithm: (rows,) each."""
     law, data, at = evidence.law(), evidence.measurements(), peak.theta[None]
     slopes = derivatives(law, at)[0]
     known = np.einsum("mp,pq,mq->m", slopes, peak.covariance, slopes)

@@ -1,7 +1,7 @@
-"""Knows what a place was, one after the other, and which of what was measured is about what it is now.
+"""Knows the successive states of a place, and which measurements are about its present state.
 
-A place that changes is another one, and may become again what it was: a neighbour goes, the evening ends. What was
-measured then is about now as well.
+A place that changed may return to an earlier state: a neighbour leaves, the evening ends. Then measurements of that
+state count again.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from penstock.models.s3.evidence import Evidence
 from penstock.models.s3.explanations import starts
 from penstock.models.s3.priors import loosen, revisited
 
-_HOMES_MAX = 3  # the newest: each is asked about beside every change that is thought of
+_HOMES_MAX = 3  # the newest earlier states; each is tested with every possible change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stay:
-    """What the place was for a time, or in turns: what was measured, and what was believed before it was.
+    """A state of the place during one or more periods: the measurements made in it, and the prior before them.
 
-    `changed_at` is when it last became this, None where nothing came before; `earlier` when it was, before that.
+    `changed_at` is when the place last entered it, None if it was the first; `earlier` are the periods before that.
     """
 
     evidence: Evidence
@@ -35,7 +35,7 @@ class Stay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Left:
-    """What the place was until it changed, and what is believed of it."""
+    """A state that the place has left, and the belief about its parameters."""
 
     stay: Stay
     belief: Gaussian
@@ -43,7 +43,7 @@ class _Left:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What the place is now, how often it changed, and how near it comes to another change."""
+    """The present state of the place, how often it changed, and how strongly another change is suspected."""
 
     stay: Stay
     change_count: int
@@ -51,7 +51,7 @@ class Known:
 
 
 def follow(evidence: Evidence, prior: Gaussian) -> Known:
-    """Everything that the place was, one change after the other."""
+    """Find the changes of the place one after the other, and return its present state."""
     stay, known_until, change_count = Stay(evidence=evidence, prior=prior), -1, 0
     left = list[_Left]()
     while True:

@@ -1,7 +1,7 @@
-"""Knows what tables say about the law in a place that nobody measured, and how little they say where it is unusual.
+"""Knows what tables say about the law in a place without measurements, and how much less in an unusual place.
 
-A fit of one direction says something about the other of the same place: a long way slows both, and the host's ceiling
-and processor are the same.
+A fit of one direction also informs the other direction of the same place: a long path slows both, and they share the
+host's ceiling and processor.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from penstock.models.s3.law import (
 )
 from penstock.vocabulary import Place
 
-# Of the host and of any law of this kind, whichever way the bytes go.
+# Of the host, and of the law in both directions.
 _ANYWHERE: Typical = {
     "host_bytes_per_second": (500e6, 1.8),
     "burst_factor": (1.0, 0.01),
@@ -41,16 +41,16 @@ _ANYWHERE: Typical = {
     "throttling_slope": (0.5, 0.8),
     "wave_mixing": (1.0, 1.2),
     "tail_share": (0.3, 0.8),
-    # three round trips and slow start far away, nothing where connections are kept
+    # Three round trips and slow start on a long path; nothing if connections are kept open.
     "cold_latencies": (2.0, 1.0),
 }
 _SLOW_IS_FAR = -0.6  # correlation of L and B: a long round trip slows a connection and each of its requests
 _KNOWN_HOST_SPREAD = 0.25
-_BURST_SPREAD = 0.9  # a long path may end far below the burst rate, which says nothing about the baseline
+_BURST_SPREAD = 0.9  # a long path may stay far below the burst rate, which says nothing about the baseline
 
 
 def table_prior(place: Place) -> Gaussian:
-    """What tables say about a place that nobody measured."""
+    """The prior for a place without measurements."""
     direction = direction_of(place.operation)
     typical = dict(_ANYWHERE) | dict(direction.typical)
     if place.service_class == "express":
@@ -70,12 +70,12 @@ def table_prior(place: Place) -> Gaussian:
     return Gaussian(mean=mean, covariance=covariance)
 
 
-# Of its logarithm: a gateway carries a quarter of what a host does, the line of an edge site a hundredth.
+# Of the logarithm: a gateway carries a quarter of what a host does, the line of an edge site a hundredth.
 _SLOWER_PATH_SPREAD = 2.0
 
 
 def behind_a_slower_path(table: Gaussian) -> Gaussian:
-    """The same where a ceiling on the way is lower than the host's own, typically a quarter of it, credits or not."""
+    """The prior for a path with a ceiling below the host's own, typically a quarter of it, with or without credits."""
     mean, covariance = table.mean.copy(), table.covariance.copy()
     mean[HOST_RATE] -= 1.5
     covariance[HOST_RATE, HOST_RATE] = _SLOWER_PATH_SPREAD**2
@@ -84,19 +84,19 @@ def behind_a_slower_path(table: Gaussian) -> Gaussian:
     return Gaussian(mean=mean, covariance=covariance)
 
 
-_REFUSING_SPREAD = 3.0  # a store of one's own may take 40 requests a second where S3 takes 5,500
-_REFUSALS_COST_SPREAD = 1.6  # and who waits before he asks again costs the others nothing
+_REFUSING_SPREAD = 3.0  # a self-hosted store may admit 40 requests per second where S3 admits 5,500
+_REFUSALS_COST_SPREAD = 1.6  # clients that wait before they retry cost nothing
 
 
 def where_requests_are_refused(table: Gaussian) -> Gaussian:
-    """The same where some were refused: the limit is that of whoever refuses, and tables say next to nothing of it."""
+    """The prior if requests were refused: the limit is that of the store, and tables say next to nothing about it."""
     covariance = table.covariance.copy()
     covariance[PREFIX_RATE, PREFIX_RATE] = _REFUSING_SPREAD**2
     covariance[THROTTLING_SLOPE, THROTTLING_SLOPE] = _REFUSALS_COST_SPREAD**2
     return Gaussian(mean=table.mean, covariance=covariance)
 
 
-# What the waves and ends of a transfer cost, in logarithms: all of it falls together where there are none.
+# The direction, in logarithms, in which parameters move together if a transfer has no waves and no costs at its ends.
 _PAUSES = {
     OBJECT_SECONDS: -1.0,
     OBJECT_SECONDS_PER_PART: -1.0,
@@ -104,11 +104,11 @@ _PAUSES = {
     COLD_LATENCIES: -1.0,
     WAVE_MIXING: 1.0,
 }
-_PAUSES_MEAN, _PAUSES_SPREAD = 1.5, 2.5  # from a quarter more than is typical to a fiftieth of it
+_PAUSES_MEAN, _PAUSES_SPREAD = 1.5, 2.5  # these costs are a fiftieth to nearly three times the typical
 
 
 def perhaps_without_pause(table: Gaussian) -> Gaussian:
-    """The same where only totals are known: a client that is fed without pause has next to no waves and ends."""
+    """The prior if only totals are known: a client that is fed without pause has next to no waves and ends."""
     along = np.zeros(len(PARAMETERS))
     along[list(_PAUSES)] = list(_PAUSES.values())
     return Gaussian(
@@ -117,8 +117,8 @@ def perhaps_without_pause(table: Gaussian) -> Gaussian:
     )
 
 
-# How much of what the other direction is off its table this one is, too: what slows both, of all that slows either.
-# Not how cold connections begin: that is the sender's window, here the service's and there the client's.
+# The correlation between both directions' deviations from their tables: the share of causes that slow both. Cold starts
+# are not shared, because they depend on the sender's window: the service's in one direction, the client's in the other.
 _SHARED = {
     LATENCY: 0.75,
     CONNECTION_RATE: 0.75,
@@ -130,11 +130,11 @@ _SHARED = {
 
 
 def from_the_other_direction(draws: Array, there: Place, table: Gaussian) -> Gaussian:
-    """What draws of the other direction's parameters say of this one, whose table is given; both of the same place.
+    """The prior of this direction from draws of the other one's parameters in the same place; `table` is without them.
 
-    Each shared parameter x is believed to be normal and correlated by r with its fellow y, so that
-    x = m_x + r (s_x / s_y) (y - m_y), with a variance of s_x^2 (1 - r^2) besides that of y. What the other direction
-    never came to see, like a ceiling above all that it tried, is no more heard than it is known.
+    Each shared parameter x is taken to be normal, with correlation r to its counterpart y, so that
+    x = m_x + r (s_x / s_y) (y - m_y), with a variance of s_x^2 (1 - r^2) in addition to that from y. What the other
+    direction did not learn, such as a ceiling above all that it tried, has no effect.
     """
     other = table_prior(there)
     index = list(_SHARED)

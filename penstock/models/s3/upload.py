@@ -1,6 +1,6 @@
-"""Knows how an S3 upload is advised: the settings that S3 accepts, what is worth trying, and what it costs.
+"""Knows the model of S3 uploads: the settings that S3 accepts, what is worth trying, and what it costs.
 
-What a setting will do and what follows from it is in `transfer`, the physics itself in `law`.
+What a setting will do and what follows from it is in `transfer`, the law itself in `law`.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ __all__ = ["PARAMETERS", "THREAD_COUNT_MAX", "S3UploadModel", "S3UploadSetting"]
 
 _PART_SIZES_MIB = (5, 6, 8, 11, 16, 23, 32, 45, 64, 128, 256, 512, 1024, 2048, 5120)
 _SINGLE_PUT_BYTES_MAX = 64 * MiB
-_TAIL_COUNT_MIN = 200  # requests: from here on their 99th percentile means something
-# Create, complete, and at worst what removes it again; a single PUT is one DELETE a thread.
+_TAIL_COUNT_MIN = 200  # requests; with fewer, their 99th percentile means little
+# Create, complete and, at worst, several requests to remove the object. Single PUTs need one DELETE for each thread.
 _MULTIPART_REQUESTS = 6
 
 
 def part_size_bytes_least(object_size_bytes: int) -> int:
-    """A part has 5 MiB or more, and an object at most 10,000 of them."""
+    """The smallest legal part: at least 5 MiB, and an object has at most 10,000 parts."""
     return max(PART_SIZE_BYTES_MIN, ceil(object_size_bytes / PART_COUNT_MAX))
 
 
@@ -42,13 +42,13 @@ class S3UploadSetting(S3Setting):
 
     @property
     def request_size_bytes(self) -> int:
-        """Of one part."""
+        """The size of a part."""
         return self.part_size_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3UploadModel(S3TransferModel[S3UploadSetting]):
-    """Uploads of whole objects. Limits narrow what is ever considered, for a client that has only one of the knobs."""
+    """Uploads of whole objects. The fields limit the settings considered, for clients that lack one of the knobs."""
 
     operation: ClassVar[str] = "s3_upload"
     setting_type: ClassVar[type[S3UploadSetting]] = S3UploadSetting
@@ -57,7 +57,7 @@ class S3UploadModel(S3TransferModel[S3UploadSetting]):
     request_size_bytes_max: int = PART_SIZE_BYTES_MAX
 
     def default_setting(self, context: Context) -> S3UploadSetting:
-        """What boto3 does: ten threads, 8 MiB, doubled until there are at most 10,000 parts."""
+        """The default of boto3: ten threads, and parts of 8 MiB, doubled until there are at most 10,000 of them."""
         part_size_bytes = 8 * MiB
         while ceil(context.payload_size_bytes / part_size_bytes) > PART_COUNT_MAX:
             part_size_bytes *= 2
@@ -68,12 +68,12 @@ class S3UploadModel(S3TransferModel[S3UploadSetting]):
         return part_size_bytes_least(context.payload_size_bytes)
 
     def learned_besides(self, observations: Sequence[Observation[S3UploadSetting]]) -> dict[str, Any]:
-        """How far the slowest requests are from the usual ones: when it is worth to send one again."""
+        """How much longer the slowest requests take than usual ones, which tells when to send one again."""
         seen = [o.histograms["request_seconds"] for o in observations if "request_seconds" in o.histograms]
         return {"tail_ratio": tail_ratio(seen, 0.99, count_min=_TAIL_COUNT_MIN)}
 
     def request_sizes_bytes(self, context: Context, demand: Demand) -> Sequence[int]:
-        """Part sizes that cut the object evenly; the object itself where a single PUT is worth a thought."""
+        """Part sizes that divide the object evenly; also the whole object, if it is small enough for a single PUT."""
         del demand
         size = max(context.payload_size_bytes, 1)
         low = max(self.request_size_bytes_min, ceil(size / PART_COUNT_MAX))
@@ -85,12 +85,12 @@ class S3UploadModel(S3TransferModel[S3UploadSetting]):
         return sorted(even)
 
     def requests_around(self, context: Context, setting: S3UploadSetting, part_count: int) -> int:
-        """To create, to complete, and what removes it again."""
-        # Singly at worst, after a batch that was refused.
+        """The requests to create, complete and remove an object."""
+        # At worst they are deleted one by one, after a batch was refused.
         deletions = min(setting.thread_count, part_count) + 1
         is_multipart = setting.part_size_bytes < max(context.payload_size_bytes, 1)
         return _MULTIPART_REQUESTS if is_multipart else deletions
 
     def usd(self, tariff: Tariff, *, request_count: int, transferred_bytes: float) -> float:
-        """All as if they were PUT; what only removes is free."""
+        """The price if all requests were PUT, an upper bound because deletions are free."""
         return tariff.usd(write_request_count=request_count, sent_bytes=transferred_bytes)

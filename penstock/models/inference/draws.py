@@ -1,6 +1,6 @@
-"""Knows how draws are told in a few numbers.
+"""Knows quantiles of draws.
 
-`np.quantile` says the same at ten times the price, and imports masked arrays for it: 1.4 MB of the daemon.
+`np.quantile` gives the same results in ten times the time, and imports masked arrays, 1.4 MB of the daemon's memory.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def quantiles(draws: ArrayLike, fractions: Sequence[float]) -> NDArray[np.float64]:
-    """Of shape (fractions, ...), for draws of shape (draws, ...): linear between one draw and the next."""
+    """Quantiles (fractions, ...) of draws (draws, ...), with linear interpolation between draws."""
     ordered = np.sort(np.asarray(draws, dtype=float), axis=0)
     places = np.asarray(fractions) * (len(ordered) - 1)
     below = places.astype(int)

@@ -1,4 +1,4 @@
-"""Knows when a place has changed: a cumulative sum over how far each measurement fell from what was expected of it."""
+"""Knows how a change is noticed: by cumulative sums (CUSUM) of each measurement's deviation from its prediction."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import numpy as np
 
 from penstock.models.model import Array
 
-ALLOWANCE = 0.5  # in standard deviations: what is forgiven each time
-ALARM = 5.0  # by normal noise alone it is raised about once in 500 measurements
-_CLIP = 3.0  # a single dip must not raise the alarm by itself
-_CLIP_CERTAIN = 6.0  # what is known to be no dip may
+ALLOWANCE = 0.5  # standard deviations, subtracted from each deviation
+ALARM = 5.0  # normal noise alone raises it about once in 500 measurements
+_CLIP = 3.0  # so that a single dip does not raise the alarm
+_CLIP_CERTAIN = 6.0  # a measurement that is certainly no dip may
 
 
 @dataclass(frozen=True, slots=True)
 class Cusum:
-    """Two sums, one for each direction, and how many measurements ago each of them last was zero."""
+    """Two sums, one for each direction, and how many measurements ago each was last zero."""
 
     low: float = 0.0
     high: float = 0.0
@@ -26,7 +26,7 @@ class Cusum:
     high_run: int = 0
 
     def after(self, surprise: float, *, is_certain: bool = False) -> Cusum:
-        """The sums after one more standardised residual; `is_certain` when it was no dip."""
+        """The sums after one more standardised residual; `is_certain` if it is certainly no dip."""
         clip = _CLIP_CERTAIN if is_certain else _CLIP
         clipped = max(-clip, min(clip, surprise))
         low = max(0.0, self.low - clipped - ALLOWANCE)
@@ -35,53 +35,53 @@ class Cusum:
 
     @property
     def level(self) -> float:
-        """The larger of both sums."""
+        """The larger of the two sums."""
         return max(self.low, self.high)
 
     @property
     def is_alarm(self) -> bool:
-        """Whether the place has changed."""
+        """Whether a sum has reached the alarm level."""
         return self.level >= ALARM
 
     @property
     def run(self) -> int:
-        """How many measurements the change is old."""
+        """How many measurements ago the larger sum was last zero: about the age of the change."""
         return self.low_run if self.low >= self.high else self.high_run
 
 
 def changed_count(surprises: Sequence[float]) -> int:
-    """How many of the last measurements came after the change: those whose sum stands out most; at least one.
+    """How many of the last measurements came after the change: those whose sum is most significant; at least one.
 
-    The sums begin where chance has begun to lean to one side, which is often some measurements too early.
+    The cumulative sums often begin some measurements too early, where chance happened to lean to one side.
     """
     return max(range(1, len(surprises) + 1), key=lambda count: _stands_out(surprises[-count:]))
 
 
 def _stands_out(surprises: Sequence[float], shared: float = 0.0) -> float:
-    """How far their mean is from nothing, in standard deviations; `shared` of their variance is common to them all."""
+    """How far their mean is from zero in standard deviations, if they share the fraction `shared` of their variance."""
     count, total = len(surprises), np.clip(surprises, -_STRIKING, _STRIKING).sum()
     return float(abs(total) / (count * (1.0 + (count - 1) * shared)) ** 0.5)
 
 
-_STRIKING = 6.0  # standard deviations: what is farther off tells no more
+_STRIKING = 6.0  # standard deviations; what is farther off counts no more
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What became of a place: where it changed, and what speaks for another change since."""
+    """Where a place changed, and the evidence for another change since."""
 
     begins: tuple[int, ...] = ()  # the first measurement after each change
-    level: float = 0.0  # of the sums since then, over what raises the alarm
-    surprise: float = 0.0  # of the newest measurement, in standard deviations: of what it surprises by most
-    quantity: int = 0  # which of the quantities that was
-    away: float = 0.0  # how far it lay from what was expected
+    level: float = 0.0  # of the cumulative sums since then, over the alarm level
+    surprise: float = 0.0  # of the newest measurement's most surprising quantity, in standard deviations
+    quantity: int = 0  # the index of that quantity
+    away: float = 0.0  # how far it was from its prediction
 
 
 def watch(values: Array, deviations: Array) -> Watched:
-    """Follow several quantities through the same measurements, (quantities, measurements); inf where one is not seen.
+    """Find changes in several quantities, (quantities, measurements); deviations are inf where one was not measured.
 
-    Each is held against the mean of those before it in the same place, so that an expectation that is off by the same
-    everywhere is no matter. How far stated deviations are off is told by the steps from one to the next.
+    Each value is compared with the mean of earlier ones in the same state, so that a constant error of the expectation
+    does not matter. Stated deviations are corrected by the steps from one value to the next.
     """
     deviations = deviations * np.array([[_excess(*row)] for row in zip(values, deviations, strict=True)])
     begins: list[int] = []
@@ -100,14 +100,14 @@ def watch(values: Array, deviations: Array) -> Watched:
     return Watched(tuple(begins), level, surprises[-1], quantity, away)
 
 
-_MOVED = 1.0  # of a logarithm: how far a change moves a quantity, where it moves it
-_AGAIN_FAVOUR = 1.0  # of the logarithm of the odds
+_MOVED = 1.0  # of a logarithm: how far a change moves a quantity, if it does
+_AGAIN_FAVOUR = 1.0  # log odds for the same state
 
 
 def alike(values: Array, deviations: Array, begins: Sequence[int]) -> list[bool]:
-    """Of each spell that these changes ended, whether the place was then what it is since the last of them.
+    """For each period that one of these changes ended, whether the place was then in its present state.
 
-    Compared is quantity by quantity: alike, or moved as likely as not. What it left just now is another.
+    Quantities are compared one by one, each as likely to be the same as to have moved. The state just left is another.
     """
     spells = [slice(*pair) for pair in pairwise([0, *begins, values.shape[1]])]
     means, variances = np.array([_mean(values[:, s], deviations[:, s]) for s in spells]).swapaxes(0, 1)
@@ -119,16 +119,19 @@ def alike(values: Array, deviations: Array, begins: Sequence[int]) -> list[bool]
 
 
 def _mean(values: Array, deviations: Array) -> tuple[Array, Array]:
-    """Of each quantity, and its variance; that of what was not seen is so great that it says nothing."""
+    """The mean of each quantity and its variance, which is so great for one not measured that it says nothing."""
     precision = (1.0 / deviations**2).sum(axis=1) + _PRECISION_MIN
     return (values / deviations**2).sum(axis=1) / precision, 1.0 / precision
 
 
-_PRECISION_MIN = 1e-6  # of a quantity that was not seen: next to nothing
+_PRECISION_MIN = 1e-6  # of a quantity that was not measured
 
 
 def _follow(surprises: Sequence[float], shared: Sequence[float]) -> tuple[tuple[int, int] | None, float]:
-    """The first alarm that is no chance: at which measurement, and how many have changed by then; and the sums' end."""
+    """The first significant alarm and the final level of the sums.
+
+    An alarm is the index of the measurement and how many have changed by then; None if there is none.
+    """
     state = Cusum()
     for at, surprise in enumerate(surprises):
         state = state.after(surprise)
@@ -141,25 +144,26 @@ def _follow(surprises: Sequence[float], shared: Sequence[float]) -> tuple[tuple[
     return None, state.level
 
 
-# Of a logarithm: hours that are alike, and do not average out. What they come to is learned of each row, from how far
-# those before lay from their mean. Where hours differ by .15, a change is seen once in 270 to 700 made-up measurements
-# of four quantities; it was once in 50 to 110 while .1 was taken everywhere, each measurement for itself.
+# Standard deviation of a logarithm: differences between hours, which do not average out. It is the prior; the value of
+# each quantity is learned from how far its earlier measurements were from their mean. Where hours differ by .15, a
+# false change is seen once in 270 to 700 simulated measurements of four quantities; with a fixed .1, independent for
+# each measurement, it was once in 50 to 110.
 _WEATHER = 0.1
 _WEATHER_MIN = 0.03
-_WEATHER_COUNT = 4  # measurements, as which the usual weather counts
-_WEATHER_CLIP = 2.0  # deviations: a change is no weather
-_EXCESS_MIN = 0.75  # of the deviations that are stated: fewer steps tell no better
-_EARLIER_MIN = 3  # measurements, from which the next is expected
-_CHANGED_MIN = 2  # measurements: one may be a dip
-# Deviations of the mean of those that changed, by normal noise and weather together.
+_WEATHER_COUNT = 4  # measurements, as which the prior of weather counts
+_WEATHER_CLIP = 2.0  # deviations, so that a change does not count as weather
+_EXCESS_MIN = 0.75  # of the stated deviations, below which a few even steps do not reduce them
+_EARLIER_MIN = 3  # measurements that the next is compared with, at least
+_CHANGED_MIN = 2  # measurements after a change, at least; one may be a dip
+# Deviations of the mean of those after a change, by normal noise and weather together.
 _STANDS_OUT_MIN = 4.4
 
 
 def _beside_earlier(values: Array, deviations: Array) -> tuple[list[float], list[float], float]:
-    """How far each lies from the mean of those before it, in standard deviations; 0 while these are few.
+    """How far each value is from the mean of earlier ones, in standard deviations; 0 while these are few.
 
-    And how much of that variance is weather; and how far the last one lies in the values' own measure. A stray moves
-    the mean by no more than what is just surprising would.
+    Also the share of weather in that variance, and how far the last value is from the mean in its own unit. An outlier
+    moves the mean by no more than a value at `_CLIP` deviations would.
     """
     surprises, shared = [0.0] * len(values), [0.0] * len(values)
     count, precision, mean, weather, away = 0, 0.0, 0.0, _WEATHER_COUNT * _WEATHER**2, 0.0
@@ -179,7 +183,7 @@ def _beside_earlier(values: Array, deviations: Array) -> tuple[list[float], list
 
 
 def _excess(values: Array, deviations: Array) -> float:
-    """How much larger steps are than their deviations say, by their median: a change is one step and counts little."""
+    """The median step over what the deviations imply; a change is a single step and has little effect on it."""
     is_seen = np.isfinite(deviations)
     value, deviation = values[is_seen], deviations[is_seen]
     steps = np.abs(np.diff(value)) / np.hypot(deviation[1:], deviation[:-1])

@@ -1,7 +1,7 @@
-"""Knows how times are counted on a logarithmic scale, added up, and read back as quantiles and distributions.
+"""Knows how times are counted in histograms with a logarithmic scale, added up, and read as quantiles.
 
-Classes are sixteen to the octave: the middle of one is within 2.2 % of whatever fell into it, and the requests of a
-probe fill some dozens of them, a few hundred bytes.
+There are sixteen bins (classes) to the octave: the middle of one is within 2.2 % of all values in it, and the requests
+of a probe fill some dozens of them, a few hundred bytes.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from itertools import chain, pairwise
 from penstock.vocabulary import Histogram, Pairs
 
 CLASSES_PER_OCTAVE = 16
-_LEAST = 1e-9  # seconds; what took less, or no time at all, is counted there
+_LEAST = 1e-9  # seconds; smaller values count as this one
 
 
 def histogram_of(values: Iterable[float]) -> Histogram:
-    """The values, counted."""
+    """The histogram of these values."""
     return packed(Counter(class_of(value) for value in values))
 
 
 def class_of(value: float) -> int:
-    """The class that it falls into."""
+    """The number of the bin that a value falls into."""
     return math.floor(CLASSES_PER_OCTAVE * math.log2(max(value, _LEAST)))
 
 
 def packed(counts: Counter[int]) -> Histogram:
-    """What was counted by class."""
+    """The histogram of values counted by bin."""
     if not counts:
         return Histogram()
     first, last = min(counts), max(counts)
@@ -36,7 +36,7 @@ def packed(counts: Counter[int]) -> Histogram:
 
 
 def merged(histograms: Iterable[Histogram]) -> Histogram:
-    """All of them as one, thousands as fast as one of them."""
+    """The sum of histograms, vectorised for thousands of them."""
     import numpy as np
 
     filled = [one for one in histograms if one.counts]
@@ -54,20 +54,19 @@ def merged(histograms: Iterable[Histogram]) -> Histogram:
 
 
 def count_of(histogram: Histogram) -> int:
-    """How many values it holds."""
+    """How many values a histogram holds."""
     return sum(histogram.counts)
 
 
 def quantile(histogram: Histogram, fraction: float) -> float:
-    """The middle of the class below whose end at least this fraction of the values lie; 0 for none."""
+    """The middle of the first bin up to whose end at least this fraction of the values lie; 0 if there are none."""
     return _middle(_class_at(histogram, fraction)) if count_of(histogram) else 0.0
 
 
 def tail_ratio(histograms: Iterable[Histogram], fraction: float, *, count_min: int) -> float | None:
-    """How many times its own median a request takes that is slower than this fraction of them.
+    """The quantile `fraction` of request times over their median; None for fewer than `count_min` requests.
 
-    Each histogram is one run, of one setting: they are laid over each other by their medians. None while there are
-    fewer than `count_min` requests.
+    Each histogram is of one run at one setting; they are aligned by their medians before they are added.
     """
     laid = merged(
         Histogram(first=one.first - _class_at(one, 0.5), counts=one.counts)
@@ -78,7 +77,7 @@ def tail_ratio(histograms: Iterable[Histogram], fraction: float, *, count_min: i
 
 
 def distribution(histogram: Histogram) -> list[tuple[float, float]]:
-    """Value and the fraction that is no greater, at the end of each class that holds anything."""
+    """The cumulative distribution at the end of each non-empty bin: value, and the fraction that is no greater."""
     total, seen, points = count_of(histogram), 0, []
     for number, count in enumerate(histogram.counts, start=histogram.first):
         seen += count
@@ -88,13 +87,13 @@ def distribution(histogram: Histogram) -> list[tuple[float, float]]:
 
 
 def values_and_counts(histogram: Histogram) -> list[tuple[float, int]]:
-    """The middle of each class that holds anything, and how many values it stands for."""
+    """The middle of each non-empty bin, and how many values are in it."""
     numbered = enumerate(histogram.counts, start=histogram.first)
     return [(_middle(number), count) for number, count in numbered if count]
 
 
 def pairs_of(sequences: Iterable[Sequence[float]]) -> Pairs | None:
-    """Each value with the one after it in its sequence; None where there is no pair."""
+    """The pairs of successive values of all sequences; None if there is none."""
     logs = [[math.log(max(value, _LEAST)) for value in values] for values in sequences]
     pairs = [pair for values in logs for pair in pairwise(values)]
     if not pairs:
@@ -110,7 +109,7 @@ def pairs_of(sequences: Iterable[Sequence[float]]) -> Pairs | None:
 
 
 def added(pairs: Iterable[Pairs]) -> Pairs:
-    """Pairs of several runs, each around the means of its own: what differs between runs is no correlation."""
+    """The sum of several runs' pairs, each centred on its own means, so that differences between runs do not count."""
     known = list(pairs)
     return Pairs(
         count=sum(p.count for p in known),
@@ -121,7 +120,7 @@ def added(pairs: Iterable[Pairs]) -> Pairs:
 
 
 def correlation(pairs: Pairs) -> float | None:
-    """Pearson's, of the logarithms; None where nothing varies."""
+    """Pearson's correlation of the logarithms; None if nothing varies."""
     spread = math.sqrt(pairs.xx * pairs.yy)
     return pairs.xy / spread if spread > 0 else None
 

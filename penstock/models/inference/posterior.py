@@ -1,16 +1,17 @@
-"""Knows how parameters of a law are learned that were normal before any measurement: peaks and draws; NumPy alone.
+"""Knows how the parameters of a law are learned, from a normal prior: peaks and draws of the posterior, in NumPy alone.
 
 With the law f, parameters theta and measurements y, all of them logarithms,
 
     y_i = f_i(theta) + e_i,    theta ~ N(mean, covariance)
-    e_i ~ (1 - d - r) N(0, s_i^2) + d Dip + r Rise,          a dip lowers y_i by half a normal law
+    e_i ~ (1 - d - r) N(0, s_i^2) + d Dip + r Rise,          a dip lowers y_i by the size of a half-normal variable
 
-What is measured is disturbed downwards and hardly ever upwards, so a low measurement may be a dip while a high one is
-not: each gets the probability of being neither as its weight (EM), while the deviation comes down to its own size.
+Disturbances lower a measurement and hardly ever raise it, so a low measurement may be a dip, while a high one is hardly
+ever a rise. The weight of each measurement is the probability that it is neither (EM); the deviation s is that of the
+others.
 
-Draws from the posterior are made by solving the same problem for disturbed measurements and disturbed prior means
-("randomised maximum likelihood"): exact for a linear law, and right about ceilings that were never reached, where a
-quadratic approximation at the peak is not.
+Draws from the posterior are made by solving the same problem for perturbed measurements and perturbed prior means
+("randomised maximum likelihood"). This is exact for a linear law, and right about ceilings that were never reached,
+unlike a quadratic approximation at the peak.
 """
 
 from __future__ import annotations
@@ -29,20 +30,20 @@ Law = Callable[[Array], Array]
 _DIP_FRACTION = 0.08  # of probes; 0.07 was counted on published S3 curves
 _DIP_SCALE = 0.5  # of the logarithm: dips to 0.25-0.9 of the usual
 _RISE_FRACTION = 0.01
-WEIGHT_MIN = 1e-3  # what is surely a dip tells next to nothing
+WEIGHT_MIN = 1e-3  # of what is certainly a dip
 _DEVIATION_MIN = 0.015
-_DEVIATION_MAX = 0.35  # beyond what measurements vary by: more must be explained, not called noise
-_DEVIATION_FREEDOM = 3.0  # the typical deviation counts as this many measurements
-_TAKEN_UP = 3.0  # measurements, at most, whose noise the parameters follow
+_DEVIATION_MAX = 0.35  # more than measurements vary by; the rest must be explained, not taken for noise
+_DEVIATION_FREEDOM = 3.0  # measurements, as which the typical deviation counts
+_TAKEN_UP = 3.0  # the most measurements whose noise the parameters follow (degrees of freedom)
 _STEP_MAX = 1.5  # of a logarithm, in one step
-_DIFFERENCE = 1e-4
-_GAIN_MIN = 0.02  # of the sum of squares: what a step promised; the next one promises a tenth
-_BLOCK = 12  # problems whose derivatives are taken at a time: they stay in the cache
+_DIFFERENCE = 1e-4  # of a logarithm, for numerical derivatives
+_GAIN_MIN = 0.02  # of the sum of squares, promised by a step; the next step would promise a tenth of it
+_BLOCK = 12  # problems whose derivatives are taken at a time, so that they fit into the processor's cache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gaussian:
-    """A belief about the parameters."""
+    """A normal distribution of parameters: `mean` (parameters,) and `covariance` (parameters, parameters)."""
 
     mean: Array
     covariance: Array
@@ -50,9 +51,9 @@ class Gaussian:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """Many least-squares problems at once: each may have a noise, a prior mean and a disturbance of its own.
+    """Many least-squares problems at once, each with its own noise, prior mean and perturbation if desired.
 
-    What whitens the measurements is one over the deviation of each, or a matrix where they share some of their noise.
+    `whiten` is one over each measurement's deviation, or a matrix if measurements share some of their noise.
     """
 
     law: Law
@@ -60,37 +61,37 @@ class Goal:
     whiten: Array  # (problems or 1, measurements) or (problems or 1, measurements, measurements)
     means: Array  # (problems or 1, parameters)
     precision: Array
-    disturbance: Array  # of the whitened measurements, (problems or 1, measurements)
+    disturbance: Array  # perturbation of the whitened measurements, (problems or 1, measurements)
 
     def of(self, chosen: NDArray[np.intp]) -> Goal:
-        """Some of the problems."""
+        """The problems with these indices."""
         names = ("whiten", "means", "disturbance")
         own = {name: each[chosen] for name in names if len(each := getattr(self, name)) > 1}
         return replace(self, **own)
 
     def whitened(self, values: Array) -> Array:
-        """Measurements, or columns of them (problems, measurements, columns), in units of their noise."""
+        """Columns of values (problems, measurements, columns), in units of the measurements' noise."""
         return np.asarray(self.whiten @ values if self.whiten.ndim == 3 else self.whiten[:, :, None] * values)
 
     def cost(self, at: Array, expected: Array) -> tuple[Array, Array]:
-        """Sum of squares, and the whitened residuals; `expected` is the law's."""
+        """The sum of squares (problems,), and the whitened residuals; `expected` are the law's values at `at`."""
         residual = self.whitened((self.log_values - expected)[:, :, None])[:, :, 0] + self.disturbance
         away = self.means - at
         return (residual**2).sum(axis=1) + np.einsum("mi,ij,mj->m", away, self.precision, away), residual
 
     def information(self, at: Array) -> Array:
-        """What measurements and prior say together around parameters, the inverse of a covariance."""
+        """The precision matrix of measurements and prior together at these parameters."""
         jacobian = self.whitened(derivatives(self.law, at))
         return np.asarray(np.swapaxes(jacobian, 1, 2) @ jacobian + self.precision)
 
 
 def goal(law: Law, log_values: Array, whiten: Array, prior: Gaussian) -> Goal:
-    """To find what explains the measurements beside the prior."""
+    """The problems of finding parameters that explain the measurements, given the prior."""
     return Goal(law, log_values, whiten, prior.mean[None], inverse(prior.covariance), np.zeros((1, 1)))
 
 
 def descend(goal: Goal, theta: Array, *, iterations: int) -> Array:
-    """Levenberg-Marquardt, each problem with its own damping, until it has little left to gain."""
+    """Levenberg-Marquardt from theta (problems, parameters), each with its own damping, until little can be gained."""
     theta, damping = theta.copy(), np.full(len(theta), 1e-2)
     expected, slopes = linearised(goal.law, theta)
     cost, residual = goal.cost(theta, expected)
@@ -118,7 +119,7 @@ def descend(goal: Goal, theta: Array, *, iterations: int) -> Array:
 
 
 def draw(goal: Goal, prior: Gaussian, peak: Array, *, count: int, seed: int, iterations: int) -> Array:
-    """Draws from the posterior, (count, parameters); the first half mirrors the second, so that means are quiet."""
+    """Draws from the posterior, (count, parameters); the perturbations of the second half mirror those of the first."""
     rng = np.random.default_rng(seed)
     directions, disturbance = (
         np.concatenate([half, -half])
@@ -134,12 +135,12 @@ def draw(goal: Goal, prior: Gaussian, peak: Array, *, count: int, seed: int, ite
 
 
 def derivatives(law: Law, theta: Array) -> Array:
-    """Derivatives of the law, (problems, measurements, parameters)."""
+    """Numerical derivatives of the law, (problems, measurements, parameters)."""
     return linearised(law, theta)[1]
 
 
 def linearised(law: Law, theta: Array) -> tuple[Array, Array]:
-    """The law, (problems, measurements), and its derivatives, (problems, measurements, parameters)."""
+    """The law's values, (problems, measurements), and derivatives, (problems, measurements, parameters)."""
     count = len(theta) if (theta == theta[:1]).all() else 1
     theta = theta[::count]
     moves = np.concatenate([_DIFFERENCE * np.eye(theta.shape[1]), np.zeros((1, theta.shape[1]))])
@@ -150,20 +151,20 @@ def linearised(law: Law, theta: Array) -> tuple[Array, Array]:
 
 
 def _moved(law: Law, theta: Array, moves: Array) -> Array:
-    """The law where each move leads, (problems, moves, measurements)."""
+    """The law's values after each move of the parameters, (problems, moves, measurements)."""
     values = law((theta[:, None, :] + moves).reshape(-1, theta.shape[1]))
     return values.reshape(len(theta), len(moves), values.shape[1])
 
 
 def inverse(matrices: Array) -> Array:
-    """Of each of some matrices."""
+    """The inverse of each matrix (..., n, n)."""
     return np.asarray(np.linalg.inv(matrices), dtype=np.float64)
 
 
 def no_dip(residual: Array, scale: Array, unsure: Array | float = 0.0) -> Array:
-    """Probability that a measurement so far from what was expected, with this standard deviation, is no dip.
+    """The probability that measurements with these residuals and standard deviations are neither dips nor rises.
 
-    Where what was expected is `unsure` itself by a standard deviation, a dip is as unsure as all others are.
+    `unsure` is the standard deviation of what was expected, which applies to dips as well.
     """
     core = _core_density(residual, np.hypot(scale, unsure))
     weights = core / (core + _stray_density(residual, unsure) + 1e-300)
@@ -171,21 +172,21 @@ def no_dip(residual: Array, scale: Array, unsure: Array | float = 0.0) -> Array:
 
 
 def log_likelihood(residual: Array, scale: Array, is_trusted: NDArray[np.bool_]) -> Array:
-    """Of measurements so far from what is expected, by problems; those that are trusted are no dips."""
+    """Log likelihood of residuals (problems, measurements): (problems,); trusted measurements are no dips."""
     stray = np.where(is_trusted, 0.0, _stray_density(residual))
     return np.asarray(np.log(_core_density(residual, scale) + stray + 1e-300).sum(axis=1), dtype=np.float64)
 
 
 def _core_density(residual: Array, scale: Array) -> Array:
-    """Of a measurement that is neither a dip nor a rise."""
+    """The density of a residual that is neither a dip nor a rise."""
     core = (1 - _DIP_FRACTION - _RISE_FRACTION) * np.exp(-0.5 * (residual / scale) ** 2) / (scale * 2.5066)
     return np.asarray(core, dtype=np.float64)
 
 
 def _stray_density(residual: Array, unsure: Array | float = 0.0) -> Array:
-    """Half a normal law on each side: dips to a half are common, to a tenth unheard of.
+    """The density of dips and rises, half-normal on each side: dips to a half are common, to a tenth unheard of.
 
-    Around what is unsure it is skew normal (Azzalini 1985).
+    With an uncertain expectation it is skew normal (Azzalini 1985).
     """
     wide = np.hypot(unsure, _DIP_SCALE)
     is_low = _normal_below(-_DIP_SCALE * residual / (wide * np.maximum(unsure, 1e-9)))
@@ -194,7 +195,7 @@ def _stray_density(residual: Array, unsure: Array | float = 0.0) -> Array:
 
 
 def _normal_below(value: Array) -> Array:
-    """The normal distribution, to two ten-thousandths (Page 1977); NumPy has none."""
+    """The normal distribution function, to two ten-thousandths (Page 1977); NumPy has none."""
     value = np.clip(value, -9.0, 9.0)
     return np.asarray(0.5 + 0.5 * np.tanh(0.7979 * (value + 0.044715 * value**3)), dtype=np.float64)
 
@@ -203,21 +204,22 @@ _UNKNOWN_NOISE = 1.8  # measurements
 
 
 def widened(count: float) -> float:
-    """How much wider an interval is while so many measurements have shown how much they vary; roughly Student's."""
+    """The factor that widens intervals because noise was learned from so few measurements; roughly Student's t."""
     return 1.0 + _UNKNOWN_NOISE / (_DEVIATION_FREEDOM + count)
 
 
-# Of a place before any measurement, as so many of its probes would say it, by its noise: one in twenty at the typical.
+# The prior of a place's fraction of dips, over its noise (one in twenty at typical noise), and the number of probes as
+# which it counts.
 _DIP_FRACTION_OVER_NOISE = 0.625
 _DIP_FRACTION_FREEDOM = 5.0
-_DIP_FRACTION_ROUNDS = 8  # from one to the next it moves by less than a tenth of itself by then
+_DIP_FRACTION_ROUNDS = 8  # after which it changes by less than a tenth of itself in a round
 
 
 def dip_fraction(weights: Array, noise: float) -> float:
-    """How many of a place's measurements are dips, by the probability of each that it is none (measurements,).
+    """The fraction of a place's measurements that are dips, from the probabilities that each is none (measurements,).
 
-    Those were found with the fraction that is usual (`no_dip`); where there were none, none is likely. What makes a
-    place vary makes it dip as well: the quiet have none.
+    Those probabilities assume the usual fraction (`no_dip`); if a place has fewer dips, each of them is less likely. A
+    place that varies more also dips more; quiet places have no dips.
     """
     typical = _DIP_FRACTION_OVER_NOISE * noise
     usual, fraction = 1.0 / weights - 1.0, typical
@@ -228,16 +230,16 @@ def dip_fraction(weights: Array, noise: float) -> float:
     return fraction
 
 
-# Quantiles of half a normal law, all of them equally likely.
+# Equally likely quantiles of the half-normal distribution.
 _DEPTHS = (0.052, 0.157, 0.264, 0.374, 0.489, 0.61, 0.742, 0.887, 1.054, 1.258, 1.534, 2.037)
 _DIP_DEPTHS = [_DIP_SCALE * depth for depth in _DEPTHS]
 _BISECTIONS = 17  # to a hundred-thousandth
 
 
 def quantile_beside_dips(share: float, *, deviation: float, dip_fraction: float) -> float:
-    """What a measurement stays below with this probability, as a logarithm beside what is expected of it.
+    """The quantile of a measurement, as a logarithm relative to its expectation without dips.
 
-    It is a dip with the probability `dip_fraction`, as in the likelihood of measurements.
+    It is a dip with the probability `dip_fraction`, distributed as in the likelihood.
     """
 
     def below(value: float) -> float:
@@ -253,7 +255,7 @@ def quantile_beside_dips(share: float, *, deviation: float, dip_fraction: float)
 
 
 def deviation(residual: Array, weights: Array, typical: float) -> Array:
-    """Of measurements from what was expected, (problems,): their own, with some typical ones beside them."""
+    """The standard deviation of measurements, (problems,), shrunk towards the typical one."""
     effective = weights.sum(axis=-1)
     taken_up = np.minimum(_TAKEN_UP, effective / 2)
     squares = _DEVIATION_FREEDOM * typical**2 + (weights * residual**2).sum(axis=-1)

@@ -1,7 +1,7 @@
-"""Knows how the law of a transfer is found beside what measurements are off by otherwise (`misfit`): peaks and draws.
+"""Knows how the law of a transfer is learned together with its misfit, weather and noise (`misfit`): peaks and draws.
 
-The noise of the measurements of throughput is learned as one, in units of what is known of each. Evidence that must
-not be explained away (throttling) is `trusted` and keeps its weight.
+All measurements of throughput share one size of noise, which is learned, times the noise scale of each. Evidence that
+must not be explained away as dips (throttling) is `trusted` and keeps its weight.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ from penstock.models.inference.posterior import (
 )
 
 
-@dataclass(frozen=True, kw_only=True)  # without slots: what is shared is worked out once
+@dataclass(frozen=True, kw_only=True)  # without slots, for the cached property
 class Problem:
-    """A law, what was measured, and what was believed before."""
+    """A law, measurements, a prior, and a misfit."""
 
     law: Law
     data: Measurements
@@ -57,27 +57,27 @@ class Problem:
 
     @cached_property
     def shared(self) -> Array:
-        """The part of the covariance that measurements share."""
+        """The covariance that measurements share."""
         return structure(self.data, self.misfit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peak:
-    """The most probable parameters, with what the search learned about the noise."""
+    """The most probable parameters, and the noise and dips found with them."""
 
-    theta: Array
+    theta: Array  # (parameters,)
     sigma: float
-    weights: Array
-    covariance: Array
+    weights: Array  # (measurements,): the probability that each is no dip
+    covariance: Array  # (parameters, parameters), of the posterior at this peak
 
     @property
     def belief(self) -> Gaussian:
-        """About the parameters, as if the posterior had the shape of its peak."""
+        """The normal approximation of the posterior at this peak."""
         return Gaussian(mean=self.theta, covariance=self.covariance)
 
 
 def maximise(problem: Problem, starts: Array) -> Peak:
-    """The best peak that is found from the starts (starts, parameters)."""
+    """The best peak found from these starts (starts, parameters)."""
     data = problem.data
     if not len(data):
         prior = problem.prior
@@ -92,9 +92,9 @@ def maximise(problem: Problem, starts: Array) -> Peak:
 def _followed(
     problem: Problem, theta: Array, sigma: Array, weights: Array, *, learns_noise: bool
 ) -> tuple[Array, Array, Array]:
-    """Parameters, noise and weights, each found beside the others until the weights stand (EM).
+    """Parameters, noise and weights, each updated given the others until the weights converge (EM).
 
-    Between two explanations, of which one takes a measurement for a dip and the other does not, the first rounds hardly
+    Between two explanations, one of which takes a measurement for a dip and the other does not, the first rounds hardly
     move.
     """
     data = problem.data
@@ -113,7 +113,7 @@ _STANDS = 0.02  # of the probability that a measurement is no dip
 
 
 def _search(problem: Problem, starts: Array) -> tuple[Array, Array]:
-    """The different peaks to which the starts lead: parameters, and weights of the measurements."""
+    """The best distinct peaks to which the starts lead: parameters, and weights of the measurements."""
     data = problem.data
     theta = np.concatenate([starts, starts])
     caps = np.repeat([_TRUSTING, _DOUBTING], len(starts), axis=0)
@@ -125,17 +125,17 @@ def _search(problem: Problem, starts: Array) -> tuple[Array, Array]:
     return theta[kept], weights[kept]
 
 
-# How large the noise is supposed to be at each round of the search, before it is learned. What was believed before has
-# the first word where noise is great, and what was measured where it is small: neither finds every peak.
+# The size of noise that is assumed in each round of the search, before it is learned. With great noise the prior leads
+# the search, with small noise the measurements; neither finds every peak.
 _DOUBTING = (1.0, 0.4, 0.2)
 _TRUSTING = (0.3, 0.2, 0.2)
 _EXPLAINING_ROUNDS = 2  # misfit and noise depend on the peak, and the peak on them
-_PEAK_COUNT = 3  # explanations that are followed to their end
+_PEAK_COUNT = 3  # peaks that are followed until they converge
 _SAME_PEAK = 0.5  # of log evidence
 
 
 def _different_peaks(problem: Problem, theta: Array, sigma: Array) -> list[int]:
-    """The best few of where the search has led so far; many starts lead to the same peak."""
+    """The indices of the best few distinct peaks found so far; many starts lead to the same one."""
     scores = log_evidence_at(problem, theta, sigma)
     kept: list[int] = []
     for index in np.argsort(-scores):
@@ -145,7 +145,7 @@ def _different_peaks(problem: Problem, theta: Array, sigma: Array) -> list[int]:
 
 
 def refine(problem: Problem, peak: Peak, *, iterations: int = 4) -> Peak:
-    """Follow a peak to new data, a new prior or a new misfit from where it was; cheap, for one step at a time."""
+    """Follow a known peak to new data, a new prior or a new misfit; cheap, for one step at a time."""
     theta, sigma, data = peak.theta[None], np.array([peak.sigma]), problem.data
     for _ in range(2):
         weights = _weights(data.log_values - problem.law(theta), sigma, data)
@@ -155,10 +155,10 @@ def refine(problem: Problem, peak: Peak, *, iterations: int = 4) -> Peak:
 
 
 def explain(problem: Problem, peak: Peak) -> tuple[Problem, Peak, Chances]:
-    """The problem with its likeliest misfit, its peak, and how likely each misfit is: learned together with the noise.
+    """The problem with its most probable misfit, its peak, and the probabilities of misfits and noise.
 
-    The noise is what neither the law nor its misfit explains. Taken from the residual of the law alone, the misfit
-    would be counted twice: repeats would lose their force, and the law would slide back to its prior.
+    Noise is what neither the law nor its misfit explains. If it were taken from the law's residuals alone, misfit would
+    be counted twice: repeated measurements would lose their weight, and the law would fall back to its prior.
     """
     for _ in range(_EXPLAINING_ROUNDS):
         chances = _chances(problem, peak)
@@ -174,7 +174,7 @@ def explain(problem: Problem, peak: Peak) -> tuple[Problem, Peak, Chances]:
 
 
 def beside_the_others(problem: Problem, peak: Peak) -> tuple[Array, Array]:
-    """How far each measurement is from what the law and all others expect of it, and the deviation of that."""
+    """How far each measurement is from its prediction by the law and all others, and its standard deviation."""
     residual = problem.data.log_values - problem.law(peak.theta[None])
     away, own, unsure = _beside_the_others(problem, residual, np.array([peak.sigma]), peak.weights[None])
     return away[0], np.hypot(own, unsure)[0]
@@ -190,7 +190,10 @@ def _beside_the_others(
 def _left_out(
     data: Measurements, precision: Array, residual: Array, sigma: Array, weights: Array
 ) -> tuple[Array, Array, Array]:
-    """How far each is from what all others expect of it, the deviation of its noise, and that of what is expected."""
+    """How far each measurement is from its prediction by all others, and the deviations of noise and prediction.
+
+    Three arrays (problems, measurements).
+    """
     certainty = np.einsum("kii->ki", precision)
     own = data.spread(sigma)
     expected = np.maximum(1.0 / certainty - own**2 / np.maximum(weights, WEIGHT_MIN), 0.0)
@@ -199,7 +202,7 @@ def _left_out(
 
 
 def _peak_at(problem: Problem, theta: Array, sigma: float, weights: Array) -> Peak:
-    """The peak at parameters that were found, with the covariance of its neighbourhood."""
+    """The peak at these parameters, with its covariance."""
     information = _goal(problem, np.array([sigma]), weights[None]).information(theta[None])[0]
     return Peak(theta=theta, sigma=sigma, weights=weights, covariance=inverse(information))
 
@@ -207,14 +210,14 @@ def _peak_at(problem: Problem, theta: Array, sigma: float, weights: Array) -> Pe
 def unexplained(
     problem: Problem, peak: Peak, chances: Chances, *, count: int, seed: int
 ) -> tuple[Unexplained, ...]:
-    """So many draws of what is off beside the law, each with those measurements that are dips beside it.
+    """`count` draws of misfit and noise, each with a draw of which measurements are dips.
 
-    Dips and parameters are drawn in turns (Gibbs): where a measurement may be a dip or tell of another law, it is one
-    in some of the draws, and none in the others. Of throughput alone: what else is known of hosts does not dip.
+    Dips and parameters are drawn in turn (Gibbs): a measurement that may be a dip or evidence of other parameters is a
+    dip in some of the draws, and none in others. Only throughput dips, not side evidence.
     """
     data, drawn = problem.data, [Unexplained(*each, weights=peak.weights) for each in chances.drawn(count)]
     sigma, may_dip = np.array([each.sigma for each in drawn]), data.has_misfit & ~data.is_trusted
-    # By numbers of their own, and the same for each measurement when another one follows.
+    # From an own generator, so that a measurement's numbers stay the same when another one follows.
     chance = np.random.default_rng((seed, 1)).random((len(data), count)).T
     for _ in range(_SWEEPS):
         goal = _beside(problem, drawn)
@@ -230,20 +233,20 @@ def unexplained(
     return tuple(drawn)
 
 
-_SWEEPS = 3  # of the draws that are thrown away, before those that count
+_SWEEPS = 3  # rounds of drawing parameters and dips in turn
 
 
 def _beside(problem: Problem, drawn: Sequence[Unexplained]) -> Goal:
-    """To find parameters beside each of what is drawn."""
+    """The problems of finding parameters given each of these draws."""
     spreads = np.stack([noise_covariance(problem.data, each) for each in drawn])
     whiten = inverse(np.asarray(np.linalg.cholesky(spreads), dtype=np.float64))
     return posterior.goal(problem.law, problem.data.log_values, whiten, problem.prior)
 
 
 def sample(problem: Problem, peak: Peak, drawn: Sequence[Unexplained], *, count: int, seed: int) -> Array:
-    """Draws from the posterior, (count, parameters); the first half mirrors the second, so that means are quiet.
+    """Draws from the posterior, (count, parameters); the second half mirrors the first, which reduces noise in means.
 
-    Each has one of what is `drawn` beside it, in turns.
+    Each draw uses one of `drawn`, in turn.
     """
     goal = _beside(problem, drawn)
     goal = replace(goal, whiten=np.tile(goal.whiten, (count // len(drawn), 1, 1)))
@@ -251,10 +254,10 @@ def sample(problem: Problem, peak: Peak, drawn: Sequence[Unexplained], *, count:
 
 
 def _chances(problem: Problem, peak: Peak) -> Chances:
-    """Around the peak."""
+    """The probabilities of misfits and noise, with the law linearised at the peak."""
     scores = LOG_CHANCES + _marginals(problem, peak, MISFITS)
     if int(problem.data.has_misfit.sum()) < MISFIT_MEASUREMENT_COUNT_MIN:
-        # So few cannot tell weather from noise.
+        # So few measurements cannot tell weather from noise.
         scores = np.where([[each.weather > 0] for each in MISFITS], -np.inf, scores - weather_log_prior(0.0))
     chances = np.exp(scores - scores.max())
     return Chances(chances / chances.sum())
@@ -263,9 +266,9 @@ def _chances(problem: Problem, peak: Peak) -> Chances:
 def law_log_evidence(
     problem: Problem, peak: Peak, is_counted: NDArray[np.bool_], is_given: NDArray[np.bool_]
 ) -> float:
-    """How likely some of the measurements were under the law, whatever its parameters, its misfit and its noise.
+    """Log evidence of the counted measurements under the law, averaged over parameters, misfit and noise.
 
-    Side evidence that is `given` is no word against the law: that a place has an unusual limit is not.
+    It is conditional on the side evidence in `is_given`: an unusual limit of the place does not speak against the law.
     """
     scores = LOG_CHANCES + _marginals(*_part(problem, peak, is_counted | is_given), MISFITS)
     given = np.logaddexp.reduce(_marginals(*_part(problem, peak, is_given), [Misfit()])[0])
@@ -273,18 +276,19 @@ def law_log_evidence(
     return float(np.logaddexp.reduce(scores, axis=None) - given)
 
 
-_WITHOUT_NOISE = float(np.logaddexp.reduce(sigma_log_prior(np.array(SIGMAS))))  # side evidence has its own
+# The sum of the prior over sizes of noise, which do not matter to side evidence.
+_WITHOUT_NOISE = float(np.logaddexp.reduce(sigma_log_prior(np.array(SIGMAS))))
 
 
 def _part(problem: Problem, peak: Peak, is_chosen: NDArray[np.bool_]) -> tuple[Problem, Peak]:
-    """The same for some of the measurements."""
+    """The problem and the peak, restricted to some of the measurements."""
     law, chosen = problem.law, np.flatnonzero(is_chosen)
     part = replace(problem, law=lambda theta: law(theta)[:, chosen], data=problem.data.of(chosen))
     return part, replace(peak, weights=peak.weights[chosen])
 
 
 def _marginals(problem: Problem, peak: Peak, shapes: Sequence[Misfit]) -> Array:
-    """Logarithm of the likelihood of each shape (rows) and noise (columns), with the law linearised and its prior."""
+    """Log marginal likelihood of each misfit (rows) and noise (columns), with the law linearised at the peak."""
     law, data, misfit = problem.law, problem.data, problem.misfit
     jacobian = derivatives(law, peak.theta[None])[0]
     explained = np.asarray(jacobian @ problem.prior.covariance @ jacobian.T, dtype=np.float64)
@@ -304,7 +308,7 @@ def _marginals(problem: Problem, peak: Peak, shapes: Sequence[Misfit]) -> Array:
 def _beside_what_is_known(
     data: Measurements, weights: Array, residual: Array, explained: Array
 ) -> tuple[Array, Array, float]:
-    """What side evidence, whose noise is known, leaves to be explained of the rest; and how likely it was itself."""
+    """Residual and covariance of the other measurements, given the side evidence, and the latter's log likelihood."""
     side, rest = np.flatnonzero(~data.has_misfit), np.flatnonzero(data.has_misfit)
     if not len(side):
         return residual, explained, 0.0
@@ -318,7 +322,7 @@ def _beside_what_is_known(
 
 
 def _weights(residual: Array, sigma: Array, data: Measurements) -> Array:
-    """Probability that each measurement is no dip."""
+    """The probability that each measurement is no dip, (problems, measurements)."""
     weights = no_dip(residual, data.spread(sigma))
     return np.where(data.is_trusted, 1.0, weights)
 
@@ -328,9 +332,9 @@ def _sigma(residual: Array, weights: Array, data: Measurements) -> Array:
 
 
 def log_evidence(problem: Problem, starts: Array, *, sigma: float) -> float:
-    """How likely the measurements are under the prior, all parameters together, with noise of this size.
+    """Log evidence of the measurements under the prior, averaged over parameters, with noise of this size.
 
-    Noise and misfit are given: two explanations can only be compared at the same.
+    Noise and misfit are given, because explanations can be compared only if these are the same.
     """
     if not len(problem.data):
         return 0.0
@@ -338,7 +342,7 @@ def log_evidence(problem: Problem, starts: Array, *, sigma: float) -> float:
 
 
 def settle(problem: Problem, theta: Array, *, sigma: float) -> tuple[Peak, float]:
-    """The best of the peaks near parameters (peaks, parameters), with noise of this size, and its log evidence."""
+    """The best peak reached from parameters (peaks, parameters) with noise of this size, and its log evidence."""
     sigmas = np.full(len(theta), sigma)
     weights = _weights(problem.data.log_values - problem.law(theta), sigmas, problem.data)
     theta, _, weights = _followed(problem, theta, sigmas, weights, learns_noise=False)
@@ -348,7 +352,7 @@ def settle(problem: Problem, theta: Array, *, sigma: float) -> tuple[Peak, float
 
 
 def log_evidence_at(problem: Problem, theta: Array, sigma: Array) -> Array:
-    """The same around peaks (peaks, parameters) that were found: Laplace's approximation, dips in the likelihood."""
+    """Log evidence at peaks (peaks, parameters): (peaks,), by Laplace's approximation, with dips in the likelihood."""
     data, prior = problem.data, problem.prior
     residual, scale = data.log_values - problem.law(theta), data.spread(sigma)
     likelihood = posterior.log_likelihood(residual, scale, data.is_trusted)
@@ -364,7 +368,7 @@ def _descend(problem: Problem, theta: Array, sigma: Array, weights: Array, *, it
 
 
 def _goal(problem: Problem, sigma: Array, weights: Array) -> Goal:
-    """Beside noise and weights by problems."""
+    """The least-squares problems with these sizes of noise (problems,) and weights (problems, measurements)."""
     if problem.shared.any():
         covariances = noise_covariances(problem.data, problem.shared, sigma, weights)
         whiten = inverse(np.asarray(np.linalg.cholesky(covariances), dtype=np.float64))

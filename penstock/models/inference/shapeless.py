@@ -1,12 +1,12 @@
-"""Knows what can be said of a place whose physics nobody knows: that settings near each other do about the same.
+"""Knows a model without a law, for places with unknown physics: settings close to each other perform about the same.
 
-A Gaussian process over the knobs alone, in octaves, with the size of the payload as one more coordinate:
+It is a Gaussian process over the knobs alone, in octaves, with the payload size as one more coordinate:
 
     y_i = level + g(x_i) + e_i,    level ~ N(median of y, 2^2)
     g ~ GP(0, amplitude^2 M(knobs) (1 + M(size)) / 2),    M the correlation of Matern-5/2
 
-averaged over its amplitude, its lengths and its noise, each in proportion to how well it explains the measurements.
-How well all of them explain the measurements together is what a law has to beat before it is believed.
+averaged over its amplitude, lengths and noise by their likelihood. A law is believed as long as it explains the
+measurements better than this average does. A "shape" is one choice of these four hyperparameters.
 """
 
 from __future__ import annotations
@@ -19,14 +19,13 @@ import numpy as np
 from penstock.models.inference.misfit import SIGMAS, matern, noise_log_likelihoods
 from penstock.models.inference.posterior import Array, no_dip
 
-_LEVEL_SPREAD = 2.0  # of the logarithm: next to nothing is known before
-# From what differs by a third to what differs fourfold, over a fraction of the knob's range to nearly all of it: nobody
-# knows which beforehand, so each is as likely.
+_LEVEL_SPREAD = 2.0  # of the logarithm: next to nothing is known beforehand
+# From differences by a third to fourfold ones, over a fraction of a knob's range to nearly all of it; equally likely.
 _AMPLITUDES = (0.3, 0.6, 1.2)
 _THREAD_OCTAVES = (0.7, 1.5, 3.0)
 _PART_OCTAVES = (1.0, 2.5, 6.0)
-_SIZE_OCTAVES = 2.0  # of the payload: within which sizes are much alike
-_TRUE_OF_ANY_SIZE = 0.5  # of the variance: what the knobs do whatever is moved
+_SIZE_OCTAVES = 2.0  # correlation length in payload size
+_TRUE_OF_ANY_SIZE = 0.5  # of the variance: the effect of knobs that is the same for all payload sizes
 _SHAPES = [
     np.array([(*shape, sigma) for sigma in SIGMAS])
     for shape in product(_AMPLITUDES, _THREAD_OCTAVES, _PART_OCTAVES)
@@ -36,10 +35,10 @@ _EVERY = np.concatenate(_SHAPES)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sightings:
-    """What was measured, without a law: arrays of shape (measurements,), `points` is (measurements, 3).
+    """Measurements for a model without a law: arrays of shape (measurements,); `points` is (measurements, 3).
 
-    Points are the logarithms to base 2 of connections, part size and payload size; `weights` the probability that a
-    measurement was no dip, and `noise_scale` how noisy it is over the typical.
+    Points are the base-2 logarithms of connections, part size and payload size. `weights` are the probabilities that
+    measurements are no dips, and `noise_scale` is their noise relative to the typical.
     """
 
     points: Array
@@ -49,22 +48,22 @@ class Sightings:
 
     @property
     def level(self) -> float:
-        """What is expected of a setting far from all that were measured."""
+        """The expected logarithm at a setting far from all measurements."""
         return float(np.median(self.log_values))
 
     def covariance(self, shape: Array) -> Array:
-        """Of the measurements, for one shape: amplitude, both lengths in octaves, noise."""
+        """Covariance of the measurements for one shape: amplitude, both lengths in octaves, noise."""
         own = np.diag(shape[3] ** 2 * self.own_variance)
         return np.asarray(_alike(self.points, self.points, shape) + own, dtype=np.float64)
 
     @property
     def own_variance(self) -> Array:
-        """Of each measurement for itself, where the noise is 1."""
+        """The variance of each measurement's own noise, for noise of size 1."""
         return np.asarray(self.noise_scale**2 / np.maximum(self.weights, 1e-3), dtype=np.float64)
 
 
 def _alike(left: Array, right: Array, shape: Array) -> Array:
-    """What payloads of one size show of the knobs is half true of those of any other."""
+    """Covariance between points (a, 3) and (b, 3); half of the effect of knobs is shared by all payload sizes."""
     knobs = matern(left[:, :2], right[:, :2], (float(shape[1]), float(shape[2])))
     sizes = _TRUE_OF_ANY_SIZE + (1.0 - _TRUE_OF_ANY_SIZE) * matern(
         left[:, 2:], right[:, 2:], (_SIZE_OCTAVES,)
@@ -73,12 +72,12 @@ def _alike(left: Array, right: Array, shape: Array) -> Array:
 
 
 def log_evidence(sightings: Sightings) -> float:
-    """Logarithm of how likely the measurements are without any law."""
+    """Log evidence of the measurements without a law, averaged over all shapes."""
     return float(np.logaddexp.reduce(_scores(sightings)) - np.log(len(_SHAPES)))
 
 
 def learn(sightings: Sightings, *, count: int, seed: int) -> Array:
-    """`count` shapes, drawn by how likely they make the measurements: (count, 4)."""
+    """`count` shapes drawn from their posterior: (count, 4)."""
     scores = _scores(sightings)
     chances = np.exp(scores - scores.max())
     drawn = np.random.default_rng(seed).choice(len(_EVERY), size=count, p=chances / chances.sum())
@@ -86,7 +85,7 @@ def learn(sightings: Sightings, *, count: int, seed: int) -> Array:
 
 
 def weighed(sightings: Sightings) -> Sightings:
-    """The same with the probability that each measurement was no dip, as those around it tell: no law is asked."""
+    """The sightings with the probability that each is no dip, as judged from the others around it, without a law."""
     alike = replace(sightings, weights=np.ones(len(sightings.log_values)))
     likeliest = _EVERY[int(np.argmax(_scores(alike)))]
     precision = np.linalg.inv(alike.covariance(likeliest))
@@ -96,8 +95,8 @@ def weighed(sightings: Sightings) -> Sightings:
 
 
 def newest_beside_the_others(sightings: Sightings, shapes: Array) -> tuple[float, float]:
-    """How far the last measurement is from what all others lead to expect of it, and the deviation of that."""
-    weights = np.append(sightings.weights[:-1], 1.0)  # whether it is a dip is not known yet
+    """How far the last measurement is from its prediction by all others, and the standard deviation of that."""
+    weights = np.append(sightings.weights[:-1], 1.0)  # whether the last one is a dip is not known yet
     sightings = replace(sightings, weights=weights)
     unique, counts = np.unique(shapes, axis=0, return_counts=True)
     precisions = np.stack([np.linalg.inv(sightings.covariance(shape))[-1] for shape in unique])
@@ -108,7 +107,7 @@ def newest_beside_the_others(sightings: Sightings, shapes: Array) -> tuple[float
 
 
 def _scores(sightings: Sightings) -> Array:
-    """Logarithm of the likelihood of each shape, in the order of `_EVERY`, with how likely its noise is."""
+    """Log likelihood plus log prior of noise of each shape, in the order of `_EVERY`."""
     away = sightings.log_values - sightings.level
     shared = np.stack([_alike(sightings.points, sightings.points, shapes[0]) for shapes in _SHAPES])
     scores = noise_log_likelihoods(away, shared, np.sqrt(sightings.own_variance))
@@ -116,7 +115,7 @@ def _scores(sightings: Sightings) -> Array:
 
 
 def means(sightings: Sightings, shapes: Array, points: Array) -> Array:
-    """The expected logarithm at each of the points, for each of the shapes: (shapes, points)."""
+    """The expected logarithm at each point for each shape: (shapes, points)."""
     away = sightings.log_values - sightings.level
     unique, place = np.unique(shapes, axis=0, return_inverse=True)
     found = [
@@ -128,7 +127,7 @@ def means(sightings: Sightings, shapes: Array, points: Array) -> Array:
 
 
 def variance(sightings: Sightings, shapes: Array, points: Array) -> Array:
-    """What is not known of each point beyond the spread of `means`: (points,)."""
+    """The variance of each point beyond the spread of `means`: (points,)."""
     unique, counts = np.unique(shapes, axis=0, return_counts=True)
     found = []
     for shape in unique:
@@ -139,7 +138,7 @@ def variance(sightings: Sightings, shapes: Array, points: Array) -> Array:
 
 
 def covariance(sightings: Sightings, shapes: Array, points: Array) -> Array:
-    """The same of a few points together: (points, points)."""
+    """The covariance of a few points beyond the spread of `means`: (points, points)."""
     unique, counts = np.unique(shapes, axis=0, return_counts=True)
     found = []
     for shape in unique:

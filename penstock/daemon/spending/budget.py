@@ -1,11 +1,10 @@
-"""Knows what probes may cost in any 24 hours, and refuses before an act what would go beyond it.
+"""Knows what probes may cost in any 24 hours, and refuses in advance every act that would exceed it.
 
-The invariant: of all that was reserved, no 24 hours of the calendar hold more than the limit, whatever
-the order of acts, restarts and steps of the clock. An act is kept by the hour in which it was allowed,
-so a row counts until the last act that may be in it is a day old: 25 hours from its beginning. When the
-clock steps back, rows lie in the future. Nobody knows how long ago they were spent, so all of them count
-until the clock has passed them, or until the operator says that the clock is right: then they count as
-spent at that moment.
+The invariant: no 24 hours of the calendar contain more reserved cost than the limit, whatever the order of acts,
+restarts and steps of the clock. Costs are kept by the hour in which the act was allowed, so a row counts until the last
+act that may be in it is a day old: 25 hours from the row's beginning. When the clock steps back, rows lie in the
+future. Nobody knows how long ago they were spent, so they count until the clock has passed them, or until the operator
+says that the clock is right: then they count as spent at that moment.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ ROW_COUNT_MAX = 2000  # a month of two operations; a clock that steps there and 
 DAY = timedelta(days=1)
 HOUR = timedelta(hours=1)
 BUSY_RETRY = timedelta(minutes=1)
-KEYS = {  # of the configuration, by the fields of a cost
+KEYS = {  # the key of the configuration that limits each field of a cost
     "transferred_bytes": "budget.transferred_bytes_per_day",
     "request_count": "budget.request_count_per_day",
     "usd": "budget.usd_per_day",
@@ -35,7 +34,7 @@ KEYS = {  # of the configuration, by the fields of a cost
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Why an act may not be done now, if so, and when to ask again (None: never, at this limit)."""
+    """Whether an act is allowed: an empty sentence, or why not, and when to ask again (None: never, at this limit)."""
 
     sentence: str = ""
     retry_at: datetime | None = None
@@ -50,26 +49,26 @@ ALLOWED = Verdict()
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """The limit of a day, and what was reserved or spent. A value: every act gives a new one."""
+    """The limit of a day, and what was reserved or spent. Immutable: every act returns a new ledger."""
 
     limit: Cost
     spends: tuple[Spend, ...] = ()
     usd_limits: Mapping[str, float] = field(default_factory=dict)  # of single operations, within that of all
 
     def spent(self, now: datetime, operation: str | None = None) -> Cost:
-        """What counts against the limit at this moment: all, or of one operation."""
+        """The sum of what counts against the limit at this moment, of all operations or of one."""
         return total(self.counted(now, operation))
 
     def counted(self, now: datetime, operation: str | None = None) -> Sequence[Spend]:
-        """The rows that count at this moment: all, or of one operation."""
+        """The rows that count against the limit at this moment, of all operations or of one."""
         return [s for s in self.spends if now < leaves_at(s) and operation in {None, s.operation}]
 
     def ahead(self, now: datetime) -> Sequence[Spend]:
-        """What was spent at hours that have not come yet, the latest last."""
+        """The rows of hours in the future, the latest last."""
         return [s for s in self.spends if s.hour_at > now and any(dataclasses.astuple(s.cost))]
 
     def believing(self, now: datetime) -> Self:
-        """The ledger when the clock is right: what lies ahead of it counts as spent in this hour."""
+        """The ledger if the clock is right: rows of the future count as spent in this hour."""
         ahead = self.ahead(now)
         past = dataclasses.replace(self, spends=tuple(s for s in self.spends if s.hour_at <= now))
         for spend in ahead:
@@ -77,14 +76,14 @@ class Ledger:
         return past
 
     def affordable(self, operation: str, now: datetime) -> Cost:
-        """What is left for this operation."""
+        """What this operation may still spend now."""
         of_all = left(self.limit, self.spent(now))
         own_limit = self.own_limit(operation)
         own = left(own_limit, self.spent(now, operation))
         return dataclasses.replace(of_all, usd=min(of_all.usd, own.usd))
 
     def allows(self, operation: str, cost: Cost, now: datetime) -> Verdict:
-        """Whether an act of at most this cost stays within the limit, and its dollars within the operation's own."""
+        """Whether an act of at most this cost stays within the limit of all, and within the operation's own dollars."""
         shortage = self._shortage(operation, cost, now)
         if shortage is None:
             return ALLOWED
@@ -92,20 +91,20 @@ class Ledger:
         return Verdict(shortage.sentence(cost, retry_at), retry_at)
 
     def reserve(self, operation: str, cost: Cost, now: datetime) -> tuple[Self, Spend]:
-        """The ledger with the act in it, and the row to be on the disk before the act begins.
+        """The ledger with the act in it, and the row that must be on disk before the act begins.
 
-        What is bounded here asks `allows` first; clean-up is counted, and no budget forbids it.
+        Callers ask `allows` first, except for clean-up, which counts but is never forbidden.
         """
         spend = Spend(hour_at=hour_of(now), operation=operation, cost=cost)
         return self._with(spend, now), spend
 
     def settle(self, reserved: Spend, cost: Cost, now: datetime) -> tuple[Self, Spend]:
-        """The ledger with the true cost in place of the reserved one, and the row that corrects the disk."""
+        """The ledger with the true cost instead of the reserved one, and the correction to add on disk."""
         correction = dataclasses.replace(reserved, cost=cost - reserved.cost)
         return self._with(correction, now), correction
 
     def _with(self, spend: Spend, now: datetime) -> Self:
-        """Rows of the same hour and operation become one; of very many, those farthest from now go."""
+        """The ledger with one more row, merged by hour and operation; of too many, those farthest from now go."""
         merged: dict[tuple[datetime, str], Spend] = {}
         for row in (*self.spends, spend):
             key = (row.hour_at, row.operation)
@@ -114,11 +113,11 @@ class Ledger:
         return dataclasses.replace(self, spends=tuple(sorted(nearest, key=lambda row: row.hour_at)))
 
     def own_limit(self, operation: str) -> Cost:
-        """That of all, with the dollars of this operation alone."""
+        """The limit of all operations, with the dollars of this one."""
         return dataclasses.replace(self.limit, usd=self.usd_limits.get(operation, self.limit.usd))
 
     def _shortage(self, operation: str, cost: Cost, now: datetime) -> _Shortage | None:
-        """The first bound that does not reach: of all operations, then of this one."""
+        """The first limit that the cost would exceed, of all operations, then of this one; None if it fits."""
         bounds = (
             (KEYS, self.limit, self.spent(now)),
             (
@@ -139,7 +138,7 @@ class Ledger:
         return None
 
     def _retry_at(self, operation: str, cost: Cost, now: datetime) -> datetime | None:
-        """The first moment at which enough rows have aged out."""
+        """The first moment at which enough rows have aged out; None if the cost never fits."""
         moments = sorted(map(leaves_at, self.spends))
         fits = (at for at in moments if at > now and self._shortage(operation, cost, at) is None)
         return next(fits, None)
@@ -147,10 +146,10 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shortage:
-    """Which bound does not reach."""
+    """A limit that a cost would exceed."""
 
-    name: str  # of the field of a cost
-    key: str  # of the configuration
+    name: str  # the field of the cost
+    key: str  # the key of the configuration that sets the limit
     limit: float
     left: float
 
@@ -163,7 +162,7 @@ class _Shortage:
 
 
 def daily_limit(section: BudgetSection, *, credit_bytes_per_day: float = 0.0) -> Cost:
-    """The limit as configured; `credit_bytes_per_day` is what the host's burst credits come to."""
+    """The configured limit; `credit_bytes_per_day` are the host's burst credits, of which a fraction may be spent."""
     return Cost(
         transferred_bytes=section.transferred_bytes_per_day,
         request_count=section.request_count_per_day,
@@ -176,7 +175,10 @@ def daily_limit(section: BudgetSection, *, credit_bytes_per_day: float = 0.0) ->
 def host_verdict(
     cpu_fraction: float, network_fraction: float | None, section: BudgetSection, now: datetime
 ) -> Verdict:
-    """Whether the host has room for a probe beside its own work; None: nobody knows what its network carries."""
+    """Whether the host has room for a probe beside its own work.
+
+    `network_fraction` is None where the capacity of the network is unknown; then it forbids nothing.
+    """
     for what, fraction, key in (
         ("processors", cpu_fraction, "host_cpu_fraction_max"),
         ("network", network_fraction or 0.0, "host_network_fraction_max"),
@@ -194,7 +196,7 @@ def total(spends: Iterable[Spend]) -> Cost:
 
 
 def _short(spent: Cost, cost: Cost, limit: Cost, names: Iterable[str]) -> str | None:
-    """The first field in which the limit does not reach; an act that takes none of it is not refused for want of it."""
+    """The first field in which the limit would be exceeded, among those of which the act takes anything."""
     wanted = spent + cost
     return next(
         (name for name in names if getattr(cost, name) > 0 and getattr(wanted, name) > getattr(limit, name)),
@@ -203,17 +205,17 @@ def _short(spent: Cost, cost: Cost, limit: Cost, names: Iterable[str]) -> str | 
 
 
 def left(limit: Cost, spent: Cost) -> Cost:
-    """What of the limit is not spent, field by field; never less than nothing."""
+    """What is left of the limit, field by field; never negative."""
     return Cost(**{name: max(0, getattr(limit, name) - getattr(spent, name)) for name in KEYS})
 
 
 def leaves_at(spend: Spend) -> datetime:
-    """From when on it counts no more."""
+    """The moment from which the row counts no more."""
     return spend.hour_at + DAY + HOUR
 
 
 def hour_of(now: datetime) -> datetime:
-    """When it began."""
+    """The beginning of the hour."""
     return now.replace(minute=0, second=0, microsecond=0)
 
 

@@ -1,4 +1,4 @@
-"""Knows what a probe may cost, and what it did cost."""
+"""Knows how the cost of a probe is bounded before it, and counted after it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.vocabulary import Cost, Inconclusive, Outcome, ProbePlan
 
 
 def smaller(configured: Cost, affordable: Cost) -> Cost:
-    """Field by field the smaller; a configured 0 states no limit of its own."""
+    """The smaller one, field by field; a configured 0 means no limit."""
     fields = (field.name for field in dataclasses.fields(Cost))
     return Cost(
         **{
@@ -22,7 +22,7 @@ def smaller(configured: Cost, affordable: Cost) -> Cost:
 
 
 def used_by(plan: ProbePlan[Any], outcome: Outcome[Any], used: Cost, seconds: float) -> Cost:
-    """What a probe that ended counted, also of what was moved in vain, its time, and the credits that took."""
+    """The cost of a probe that ended: what it counted, failed transfers included, its time, and the credits it took."""
     if isinstance(outcome, Inconclusive):
         return interrupted(plan, used, seconds)
     limits, spent = burst.ceiling(plan.context.place.instance_type), 0.0
@@ -32,6 +32,6 @@ def used_by(plan: ProbePlan[Any], outcome: Outcome[Any], used: Cost, seconds: fl
 
 
 def interrupted(plan: ProbePlan[Any], used: Cost, seconds: float) -> Cost:
-    """The same of one that timed nothing: no more credits than were planned, nor than it moved."""
+    """The cost of a probe without a result: its credits are the planned ones, but at most the bytes it moved."""
     credit_bytes = min(plan.cost_max.credit_bytes, used.transferred_bytes)
     return dataclasses.replace(used, credit_bytes=credit_bytes, duration_seconds=seconds)

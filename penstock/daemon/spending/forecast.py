@@ -1,7 +1,7 @@
-"""Knows what probing will cost as it is configured: a day and a month, at the most and typically, and what bounds it.
+"""Knows what probing will cost as configured, per day and per month, at most and typically, and what limits it.
 
-At the most is what budgets allow. As a rule is what probes cost that try what is advised, as often as their intervals
-have it once nothing is new, outside of quiet hours, or as often as the first of the budgets pays for.
+"At most" is what the budgets allow. "Typically" is the cost of probes that try the advised settings, outside quiet
+hours, as often as the intervals say once nothing is new, or as often as the tightest budget pays for.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from penstock.vocabulary import Context, Cost, Setting, Tariff
 
 MONTH_DAYS = 30
 _BUDGETS = {name: KEYS[name] for name in ("usd", "transferred_bytes", "request_count")}
-# Of these an operation may have a limit of its own for each probe.
+# An operation may limit these for each of its probes.
 _COUNTED = ("transferred_bytes", "request_count")
-_AMPLE = 1 << 60  # more of either than any probe takes
+_AMPLE = 1 << 60  # more bytes or requests than any probe takes
 
 Advised = Callable[[Context], tuple[Fit, Setting] | None]
-"""What is known of a place, and the setting that is advised; None while nothing is."""
+"""The fit of a place and the setting advised there; None while nothing is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,20 +44,20 @@ class Forecast:
     way: Way
     at_most: Cost
     typically: Cost
-    probe_count_wanted: float  # by the intervals
-    probe_count: float  # that is paid for
-    bound_by: str | None  # the key of the budget that binds before the intervals do
-    key_request_count: float  # to AWS KMS, for each request that writes or reads
+    probe_count_wanted: float  # as the intervals say
+    probe_count: float  # as the budgets pay for
+    bound_by: str | None  # the key of the budget that allows fewer than the intervals ask for
+    key_request_count: float  # requests to AWS KMS for each request that writes or reads
 
     @property
     def sentence(self) -> str:
-        """What a day costs, and what binds."""
+        """What a day costs, or which budget binds."""
         usd = f"{money(self.at_most.usd)} a day at most, {money(self.typically.usd)} typically"
         return scarcity([self]) or f"{self.operation}: {usd}; {_ways([self])}"
 
     @property
     def warning(self) -> str | None:
-        """What to do where not a single probe is paid for."""
+        """What to do where the budget pays for no probe at all; else None."""
         if self.probe_count or self.bound_by is None:
             return None
         stating = f"state probes.{self.operation}.network_path, or " if self.way.is_assumed else ""
@@ -77,7 +77,7 @@ class Forecast:
 
 
 def by_period(at_most: Cost, typically: Cost) -> dict[str, dict[str, dict[str, float]]]:
-    """What is shown of costs in 24 hours: of a day and of a month."""
+    """Costs of 24 hours as they are shown: per day and per month."""
     costs = {"at_most": at_most, "typically": typically}
     return {
         period: {manner: shown_cost(cost * days) for manner, cost in costs.items()}
@@ -86,14 +86,14 @@ def by_period(at_most: Cost, typically: Cost) -> dict[str, dict[str, dict[str, f
 
 
 def together(found: Sequence[Forecast], limit: Cost) -> tuple[Cost, Cost]:
-    """What all of them cost in 24 hours: at the most, since they share the limit, and typically."""
+    """What all operations cost in 24 hours, at most and typically; "at most" is bounded by the limit they share."""
     most = sum((forecast.at_most for forecast in found), Cost())
     most = Cost(**{name: min(getattr(most, name), getattr(limit, name)) for name in _BUDGETS})
     return most, sum((forecast.typically for forecast in found), Cost())
 
 
 def scarcity(found: Iterable[Forecast]) -> str | None:
-    """One sentence where budgets bind before the intervals do: of which operations, and which; None where none does."""
+    """One sentence about operations for which budgets allow fewer probes than intervals ask for; None without any."""
     bound, each = [], []
     for forecast in found:
         counts = (forecast.probe_count, forecast.probe_count_wanted)
@@ -113,18 +113,18 @@ def _ways(found: Iterable[Forecast]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wish:
-    """What an operation would cost in 24 hours if nothing but its intervals held it back."""
+    """What an operation would cost in 24 hours if only its intervals limited it."""
 
     probe_count: float
-    unpaid_count: float  # of sizes of which not even the gentlest probe is ever paid for
-    unpaid_by: str  # the key of the limit that does not
+    unpaid_count: float  # probes of sizes for which the limits do not allow even the gentlest probe
+    unpaid_by: str  # the key of that limit
     cost: Cost
 
 
 def forecasts(
     configuration: Configuration, tariffs: Tariffs, advised: Advised, now: datetime
 ) -> Sequence[Forecast]:
-    """Of each operation that is probed; none while nothing is known of one of them."""
+    """The forecast of each probed operation; empty while nothing is known of one of them."""
     awake = 1.0 - quiet_hours.quiet_fraction(map(quiet_hours.parse, configuration.probes.quiet_hours), now)
     everything = daily_limit(configuration.budget)
     limit, own_usd = left(everything, tariffs.standing_cost()), tariffs.probing_usd_limits()
@@ -165,7 +165,7 @@ def _forecast(
     standing = sum((cost for name, cost in tariffs.standing_costs() if name == row.name), Cost())
     paid = [tariffs.of(row, region) for region in tariffs.regions(section)]
     at_most = _at_most(section, paid, limit)
-    if wish.probe_count and not wish.cost.transferred_bytes:  # nothing of it passes the host, however often
+    if wish.probe_count and not wish.cost.transferred_bytes:  # its bytes do not pass the host
         at_most = dataclasses.replace(at_most, transferred_bytes=0)
     return Forecast(
         operation=row.name,
@@ -180,7 +180,7 @@ def _forecast(
 
 
 def _binding(operation: str, wish: _Wish, own: float, common: float, scarce: str) -> str | None:
-    """The key of the budget that gives the least of what is wanted."""
+    """The key of the budget that grants the smallest part of what is wanted; None if all is granted."""
     if common < 1.0:
         return scarce
     if own < 1.0:
@@ -197,7 +197,7 @@ def _wish(
     *,
     awake_fraction: float,
 ) -> _Wish | None:
-    """Each size in each region as often as its interval has it; None while nothing is known of a place."""
+    """Probes of each size in each region as often as the interval says; None while nothing is known of a place."""
     count_each = awake_fraction * DAY.total_seconds() / (section.mean_interval_seconds * STEADY_PACE)
     count, unpaid_count, unpaid_by, total = 0.0, 0.0, "", Cost()
     for region in tariffs.regions(section):
@@ -222,7 +222,7 @@ def _wish(
 def _unpaid_by(
     row: Operation[Any, Any], own: Cost, limit: Cost, probe_cost: Callable[[Cost], Cost | None]
 ) -> str:
-    """The key of the limit without which a probe would be paid for: its own, or one of all; else that of dollars."""
+    """The key of the limit that forbids a probe: the operation's own, one of all operations, else that of dollars."""
     if probe_cost(limit) is not None:
         return f"probes.{row.name}.{next(field for field in _COUNTED if getattr(own, field))}_max"
     for field in _COUNTED:
@@ -232,13 +232,13 @@ def _unpaid_by(
 
 
 def _cost_ahead(row: Operation[Any, Any], section: Section, context: Context, tariff: Tariff) -> Cost:
-    """What has to be paid beside the first probe of a context, before which there is no other."""
+    """What the first probe of a context costs in addition, such as to put the object that is read."""
     if isinstance(row.model, HasCostAhead) and section.puts_what_it_needs:
         return row.model.cost_ahead(context, tariff)
     return Cost()
 
 
-def _probe_cost(  # noqa: PLR0917  # all that decides it
+def _probe_cost(  # noqa: PLR0917  # the cost depends on all of these
     row: Operation[Any, Any],
     context: Context,
     tariff: Tariff,
@@ -246,7 +246,7 @@ def _probe_cost(  # noqa: PLR0917  # all that decides it
     known: tuple[Fit, Setting],
     ahead: Cost,
 ) -> Cost | None:
-    """Of the advised setting, or of the most that the ramp tries; None where the limits never pay for a first one."""
+    """The cost of a probe of the advised setting, or of the largest affordable step of the ramp; None without any."""
     fit, setting = known
     steps = (row.model.legal(context, step) for step in reversed(row.model.ramp(context)))
     for cost in row.model.probe_costs(fit, context, [setting, *steps], tariff):
@@ -256,7 +256,7 @@ def _probe_cost(  # noqa: PLR0917  # all that decides it
 
 
 def _at_most(section: Section, tariffs: Sequence[Tariff], limit: Cost) -> Cost:
-    """What the budgets allow; where each byte and each request has a price, what the dollars pay for."""
+    """What the budgets allow; bytes and requests that have a price are also bounded by the dollars."""
     usd = min(section.usd_per_day, limit.usd)
     byte_usd = min(min(t.usd_per_sent_byte, t.usd_per_received_byte) for t in tariffs)
     request_usd = min(t.usd(free_request_count=1) for t in tariffs)
@@ -272,10 +272,10 @@ def _paid(usd: float, usd_each: float, most: float) -> float:
 
 
 def shown_cost(cost: Cost) -> dict[str, float]:
-    """What of a cost is paid for in money, or is what is paid for."""
+    """The fields of a cost that are shown: dollars, and what they pay for."""
     return {name: getattr(cost, name) for name in _BUDGETS} | {"usd": shown_usd(cost.usd)}
 
 
 def shown_usd(usd: float) -> float:
-    """Dollars to the thousandth of a millionth: what is behind it is no request's price, but of the arithmetic."""
+    """Dollars rounded to 1e-9: smaller digits are rounding errors, as no request is that cheap."""
     return round(usd, 9)

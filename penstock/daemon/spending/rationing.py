@@ -1,14 +1,14 @@
-"""Knows how probes are rationed where a budget binds: what is allowed in 24 hours lasts them.
+"""Knows how probes are rationed where a budget binds, so that the budget of 24 hours lasts for 24 hours.
 
-Let S(t) be what of today's spending still counts at a moment t of the next day; it falls as what was spent grows old.
-The fastest even rate at which hardly more than three quarters of a limit are ever spent is
+Let S(t) be the part of today's spending that still counts at a moment t of the next day; it falls as spending ages.
+The fastest even rate that never spends much more than three quarters of a limit is
 
     rate = min over t of (3/4 limit - S(t) + one probe) / (t - now),
 
-with one probe more because n of them divide a day into n + 1 gaps. Where all probes together would cost more, each gap
-is as many times as long; of what is scarce, whoever takes little goes short of nothing. What is new, or may have
-changed, is not kept waiting, as long as a quarter of the limit a day remains for all others: so half of it is there for
-a beginning or for a stormy day.
+with one probe more because n probes divide a day into n + 1 gaps. Where all probes together would cost more, their gaps
+are stretched in proportion; an operation that takes less than its equal part of a scarce budget is not stretched.
+Contexts that are new, or may have changed, are not stretched as long as a quarter of the limit per day remains for all
+others: so half of the limit is available for a beginning or for an unsteady day.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from datetime import datetime
 from penstock.daemon.spending.budget import DAY, HOUR, KEYS, Ledger, leaves_at
 from penstock.vocabulary import Cost, Spend
 
-EVENLY = 0.75  # of a limit: what is spent in a day where intervals ask for more
-_KEPT = 0.25  # of a limit: what can still be spent evenly in a day when something is in a hurry
-_STRETCH_MAX = 500.0  # where nothing is left; it is looked at again when there is
+EVENLY = 0.75  # fraction of a limit that is spent in a day where the intervals ask for more
+_KEPT = 0.25  # fraction of a limit that must remain for an even day before urgent probes are stretched, too
+_STRETCH_MAX = 500.0  # where nothing is left; gaps are worked out again when something is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Want:
-    """What a context would spend by itself."""
+    """What a context would spend without rationing."""
 
     operation: str
     cost: Cost  # of one probe
@@ -37,14 +37,14 @@ class Want:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """How many times as long the gaps of an operation's probes are; at least 1."""
+    """The factor by which the gaps between an operation's probes are stretched; at least 1."""
 
     usual: float = 1.0
-    hurried: float = 1.0  # of what is new, or may have changed
+    hurried: float = 1.0  # for contexts that are new, or may have changed
 
 
 def stretches(ledger: Ledger, wants: Sequence[Want], now: datetime) -> Mapping[str, Stretch]:
-    """Of each operation that wants something."""
+    """The stretch of each operation that wants something."""
     wanted: dict[str, Cost] = {}
     for want in wants:
         daily = want.cost * (DAY.total_seconds() / want.gap_seconds)
@@ -69,8 +69,11 @@ def stretches(ledger: Ledger, wants: Sequence[Want], now: datetime) -> Mapping[s
 def _lasting(
     spends: Sequence[Spend], limit: Cost, ones: Mapping[str, float], now: datetime
 ) -> dict[str, float]:
-    """What may be spent in 24 hours from now on, evenly; without bounds where nothing was. `ones`: of one probe."""
-    # What was spent at dates that have not come yet counts for longer than that, and is no less spent.
+    """The even rate, per 24 hours from now on, of each field in `ones`, which has one probe's cost.
+
+    It is infinite where nothing was spent.
+    """
+    # Rows of the future count for longer than 25 hours; they are taken as spent just now.
     ages = [(min(leaves_at(spend) - now, DAY + HOUR).total_seconds(), spend.cost) for spend in spends]
     ahead = sorted({seconds for seconds, _ in ages})
     found = {}
@@ -83,10 +86,10 @@ def _lasting(
 
 
 def divide(wanted: Mapping[str, Cost], limit: Mapping[str, float]) -> Mapping[str, tuple[float, str]]:
-    """How much of what each wants the limit of all allows, and by which key of the configuration.
+    """The fraction of each operation's wish that a shared limit grants, and the key of the tightest limit.
 
-    Of what is scarce, whoever takes little goes short of nothing: a few megabytes are always left beside uploads that
-    wait for a hundred. So an equal part is kept for each, and what it leaves goes to the others.
+    An equal part is kept for each, and what one does not use goes to the others. So an operation that takes little is
+    not held back: a few megabytes are always left beside uploads that want a hundred.
     """
     found = dict.fromkeys(wanted, (1.0, ""))
     for field, most in limit.items():
@@ -99,5 +102,5 @@ def divide(wanted: Mapping[str, Cost], limit: Mapping[str, float]) -> Mapping[st
 
 
 def fraction(limit: float, wanted: float) -> float:
-    """How much of what is wanted the limit allows."""
+    """The fraction of what is wanted that the limit allows; at most 1."""
     return min(1.0, limit / wanted) if wanted > 0 else 1.0

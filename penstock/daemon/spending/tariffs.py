@@ -1,7 +1,8 @@
-"""Knows which way bytes take between this host and each service, as far as that can be known, and what is paid for it.
+"""Knows the network path between this host and each service, as far as it can be known, and what it costs.
 
-What is stated holds. Otherwise an endpoint tells where it has an address of AWS's or of this host's own network, and
-the instance metadata tells whether this host is in AWS and has a public address. What is left open is assumed dear.
+A configured path is taken as it is. Otherwise the name of the endpoint shows whether it is AWS's or of this host's own
+network, and the instance metadata show whether this host is in AWS and has a public address. A path that remains
+unknown is priced as the dearest.
 """
 
 from __future__ import annotations
@@ -31,19 +32,19 @@ _OWN_NAMES = (".localhost", ".local", ".internal", ".lan")
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """Which way is reckoned with, and why, as the end of a sentence."""
+    """The network path that prices are based on, and why, as the end of a sentence."""
 
     path: NetworkPath
     reason: str
 
     @property
     def is_assumed(self) -> bool:
-        """Whether it is dear because nothing tells a cheaper one: who states it may pay less."""
+        """Whether a dear path is assumed because nothing shows a cheaper one: stating the path may cut costs."""
         return self.path in _DEAR and self.reason != _STATED
 
 
 class Tariffs:
-    """What each operation pays in each region."""
+    """The prices of each operation in each region."""
 
     def __init__(self, configuration: Configuration, identity: HostIdentity) -> None:
         self._configuration = configuration
@@ -53,23 +54,23 @@ class Tariffs:
             row.name: way(section, endpoints[row.service], identity)
             for row, section in configuration.sections()
         }
-        # Requests to AWS KMS for each of ours, by operation and region. What answers tell for the first time is booked
-        # after it was spent, and reckoned with from then on.
+        # Requests to AWS KMS for each of ours, by operation and region. The first probe finds that out, so its own are
+        # booked only afterwards; later probes plan for them.
         self._key_request_counts: dict[tuple[str, str], float] = {}
 
     def of(self, row: Operation[Any, Any], region: str) -> Tariff:
-        """Between this host and the operation's service in a region."""
+        """The prices between this host and the operation's service in a region."""
         section: Section = self._configuration.section_of(row)
         count = self._key_request_counts.get((row.name, region), 0.0)
         return dataclasses.replace(self._tariff(row, section.price_class, region), key_request_count=count)
 
     def note_observed(self, observation: Observation[Any]) -> None:
-        """Whether S3 asks AWS KMS there for a key, by the newest observation."""
+        """Note from the newest observation how often S3 asks AWS KMS for a key there."""
         place, count = observation.context.place, observation.measures.get(KEY_REQUEST_COUNT_EACH, 0.0)
         self._key_request_counts[place.operation, place.region] = count
 
     def of_bucket(self, region: str) -> Tariff:
-        """Between this host and a bucket of its fleet: the way is that of uploads."""
+        """The prices between this host and its fleet's bucket; the path is that of uploads."""
         return self._tariff(UPLOAD, "standard", region)
 
     def _tariff(self, row: Operation[Any, Any], price_class: str, region: str) -> Tariff:
@@ -78,7 +79,7 @@ class Tariffs:
         return tariff(row.service.value, price_class, path, home=home, region=region, store=name)
 
     def place(self, row: Operation[Any, Any], region: str) -> Place:
-        """Where the operation is measured, from this host."""
+        """The place of the operation in this region, seen from this host."""
         return Place(
             operation=row.name,
             region=region,
@@ -87,7 +88,7 @@ class Tariffs:
         )
 
     def clean_up_usd(self, row: Operation[Any, Any], *, request_count: int, priced_count: int) -> float:
-        """What removing costs, wherever it is dearest; a deletion has no price but its way."""
+        """The cost of removing in the dearest region; deletions are free but for their network path."""
         regions = self.regions(self._configuration.section_of(row))
         return max(
             self.of(row, region).usd(
@@ -97,11 +98,11 @@ class Tariffs:
         )
 
     def regions(self, section: Section) -> tuple[str, ...]:
-        """Those in which it is probed."""
+        """The regions in which the section's operation is probed."""
         return section.regions or (self._identity.region,)
 
     def standing_cost(self) -> Cost:
-        """What goes on in 24 hours whatever probes do, and is set aside: watching a queue, keeping what is read."""
+        """What 24 hours cost apart from probes, and is set aside: watching a queue, keeping objects to be read."""
         return sum((cost for _, cost in self.standing_costs()), Cost())
 
     def standing_costs(self) -> Iterator[tuple[str, Cost]]:
@@ -125,7 +126,7 @@ class Tariffs:
             yield DELIVERY.name, Cost(request_count=count, usd=price.usd(write_request_count=count))
 
     def probing_usd_limits(self) -> dict[str, float]:
-        """What the probes of each operation may cost in 24 hours, beside what goes on anyway."""
+        """What the probes of each operation may cost in 24 hours, standing costs deducted."""
         limits = self._configuration.usd_limits
         for name, cost in self.standing_costs():
             limits[name] = max(0.0, limits[name] - cost.usd)
@@ -133,12 +134,12 @@ class Tariffs:
 
 
 def is_aws(endpoint_url: str) -> bool:
-    """Whether the endpoint is one of AWS's, as far as its name tells."""
+    """Whether the endpoint's name is in a domain of AWS."""
     return (urlsplit(endpoint_url).hostname or "").rstrip(".").endswith(regions.domains())
 
 
 def way(section: Section, endpoint_url: str, identity: HostIdentity) -> Way:
-    """How the service of this section is reached."""
+    """The network path to the service of this section."""
     if section.network_path != AUTO:
         return Way(NetworkPath(section.network_path), _STATED)
     host = (urlsplit(endpoint_url).hostname or "").rstrip(".")
@@ -146,7 +147,7 @@ def way(section: Section, endpoint_url: str, identity: HostIdentity) -> Way:
 
 
 def _way_to(host: str) -> Way | None:
-    """As far as the endpoint's name tells."""
+    """The path as far as the endpoint's name shows it; None if it does not."""
     if ".vpce." in host and host.endswith(regions.domains()):
         return Way(NetworkPath.INTERFACE_ENDPOINT, f"{host} is one")
     if host.endswith(regions.domains()) or not host:
@@ -157,7 +158,7 @@ def _way_to(host: str) -> Way | None:
 
 
 def _way_from(identity: HostIdentity) -> Way:
-    """As far as this host tells."""
+    """The path as far as this host shows it, else the dearest."""
     if not identity.is_instance:
         return Way(NetworkPath.UNKNOWN, "nothing tells whether this host is in AWS: assumed dear")
     if identity.has_public_address:
@@ -168,7 +169,7 @@ def _way_from(identity: HostIdentity) -> Way:
 
 
 def _is_own(host: str) -> bool:
-    """Whether that is an address or a name which nothing outside of the own network can have."""
+    """Whether only something in this host's own network can have this address or name."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

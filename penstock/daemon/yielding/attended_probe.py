@@ -1,8 +1,8 @@
-"""Knows how a probe is attended while it runs: it ends early where others on this host lose the network or wait for it.
+"""Knows how a running probe is watched, and stopped when other traffic of this host collapses or slows down beside it.
 
-An observation also says what the host's network refused meanwhile, where its driver counts that:
-`bw_out_allowance_exceeded` and its like, as ENA spells them: packets that were queued or dropped because the instance
-had used up what it may send or receive; `host_transmitted_packet_count`: of how many.
+It also adds to the observation what the host's network held back meanwhile, where the driver counts that:
+`bw_out_allowance_exceeded` and the like, as ENA spells them, are packets that were queued or dropped because the
+instance exceeded its allowance; `host_transmitted_packet_count` is the count of all packets sent meanwhile.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from penstock.probes.probe import Probe, inconclusive
 from penstock.vocabulary import Cost, Observation, Outcome, ProbePlan
 
 WINDOW_SECONDS = 0.25
-SETTLE_SECONDS = 1.0  # what fills the kernel's buffers at the start has been handed over and not sent
-BEFORE_COUNT = 4  # windows before the probe: the least of them is what may not be taken
-COLLAPSED_COUNT = 3  # windows in a row in which too little is left: one is a pause of the application itself
+SETTLE_SECONDS = 1.0  # at the start a probe fills the kernel's buffers: bytes handed over, but not sent yet
+BEFORE_COUNT = 4  # windows before the probe: the smallest flow of them is the reference
+COLLAPSED_COUNT = 3  # windows in a row with too little flow: a single one may be a pause of the application
 
 _Watch = Callable[[], Coroutine[Any, Any, str]]
-"""Ends when the probe has to, with the reason."""
+"""Returns when the probe has to end, with the reason."""
 
 
 @dataclass(frozen=True, eq=False)
 class AttendedProbe:
-    """A probe that yields."""
+    """A probe that yields to the host's other traffic."""
 
     probe: Probe[Any]
     look: Callable[[], HostSample]
@@ -43,7 +43,7 @@ class AttendedProbe:
         return self.probe.used
 
     async def run(self, plan: ProbePlan[Any]) -> Outcome[Any]:
-        """Run it, between two looks at the counters, and while the others get on as before."""
+        """Run the probe, stop it if it harms others, and add the change of the network's counters to its measures."""
         steady = await self._before()
         before = self.look()
         watches: list[_Watch] = [] if steady is None else [partial(self._watch, steady)]
@@ -58,9 +58,9 @@ class AttendedProbe:
         await self.probe.close()
 
     async def _run_beside(self, watches: Iterable[_Watch], plan: ProbePlan[Any]) -> Outcome[Any]:
-        """Until one of them has a reason to end it.
+        """Run the probe until it ends, or until one of the watches has a reason to stop it.
 
-        Cancelled in time, the probe removes what it made, as always, and its cost is counted.
+        A stopped probe removes what it created, as always, and its cost is counted.
         """
         started_at, reasons = self.clock.now(), list[str]()
         try:
@@ -82,7 +82,7 @@ class AttendedProbe:
             return inconclusive(plan, started_at, reasons[0], self.probe.used)
 
     async def _before(self) -> Flow | None:
-        """What the others moved in each of some windows, at the least; None where that is next to nothing."""
+        """The smallest flow of others in the windows before the probe; None where it is negligible or not counted."""
         least: Flow | None = None
         before = self.look()
         if not before.received_bytes and not before.transmitted_bytes:
@@ -98,7 +98,7 @@ class AttendedProbe:
         return least
 
     async def _watch(self, steady: Flow) -> str:
-        """Until the others' traffic has collapsed."""
+        """Return when the others' traffic has collapsed, with a sentence about it."""
         await asyncio.sleep(SETTLE_SECONDS)
         begun_seconds, before, collapsed_count = self.clock.monotonic_seconds(), self.look(), 0
         while collapsed_count < COLLAPSED_COUNT:
@@ -106,7 +106,7 @@ class AttendedProbe:
             now_seconds, after = self.clock.monotonic_seconds(), self.look()
             flow = others_flow(before, after, now_seconds - begun_seconds)
             if flow is None:
-                continue  # the window goes on
+                continue  # extend the window
             collapsed_count = collapsed_count + 1 if flow.has_collapsed_since(steady) else 0
             begun_seconds, before = now_seconds, after
         return (
@@ -115,7 +115,7 @@ class AttendedProbe:
 
 
 def _network_measures(before: HostSample, after: HostSample) -> dict[str, float]:
-    """By how much the counters moved; nothing where there are none."""
+    """The increase of the network's counters; empty where the driver has none."""
     moved = {
         name: float(max(0, count - before.allowance_exceeded.get(name, count)))
         for name, count in after.allowance_exceeded.items()

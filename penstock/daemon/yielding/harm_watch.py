@@ -1,8 +1,7 @@
-"""Knows what probes cost the applications that are heard, and ends one that costs them too much.
+"""Knows how much probes slow down applications that are heard, and stops a probe that slows them down too much.
 
-Any user of the host can say that his attempts take longer. So a few probes in a day are ended for what is heard, and no
-more; after that it is said and nothing else. What an ended probe tried is not tried next, as with any that could not
-measure.
+Any user of the host can claim that requests take longer. So at most a few probes a day are stopped for that; further
+harm is only shown. The setting of a stopped probe is not tried next, as after any probe that could not measure.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ BROKEN_OFF_COUNT_MAX = 4  # in a day
 _DAY_SECONDS = 86_400.0
 _LOOK_SECONDS = 0.5
 _AFTER_SECONDS = 10.0
-_TOLD_COUNT_MAX = 100  # that nobody took
+_TOLD_COUNT_MAX = 100  # that wait to be taken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ended:
-    """A probe that is over, and what was heard around it."""
+    """A probe that has ended, and what was heard before and beside it."""
 
     context: Context
     started_at: datetime
@@ -38,25 +37,25 @@ class _Ended:
     ended_seconds: float
     before: Window
     beside: Window
-    totals: Window  # when it ended
+    totals: Window  # of all that was heard until it ended
     is_broken_off: bool
 
 
 class HarmWatch:
-    """Compares what is heard beside a probe with what was heard in the ten to twenty seconds before it and after it."""
+    """Compares what is heard beside a probe with the ten to twenty seconds before it and the time after it."""
 
     def __init__(self, totals: Callable[[], Window], clock: Clock, section: ListenSection) -> None:
         self._totals = totals
         self._clock = clock
         self._latency_increase_seconds_max = section.latency_increase_seconds_max
         self._samples = deque[Window]([{}], maxlen=2)
-        self._broken_off = deque[float](maxlen=BROKEN_OFF_COUNT_MAX)  # when, on the monotonic clock
+        self._broken_off = deque[float](maxlen=BROKEN_OFF_COUNT_MAX)  # moments on the monotonic clock
         self._last: tuple[datetime, Harm] | None = None
-        self._ended: _Ended | None = None  # until enough was heard after it, or the next begins
+        self._ended: _Ended | None = None  # until enough was heard after it, or the next probe begins
         self._told = deque[ProbeHarm](maxlen=_TOLD_COUNT_MAX)
 
     def look(self) -> None:
-        """Begin a new window; call it every ten seconds."""
+        """Begin a new window; to be called every ten seconds."""
         ended = self._ended
         if ended is not None and self._clock.monotonic_seconds() - ended.ended_seconds >= _AFTER_SECONDS:
             self._settle()
@@ -64,17 +63,17 @@ class HarmWatch:
 
     @property
     def is_hearing(self) -> bool:
-        """Whether there is anybody whom a probe might harm."""
+        """Whether any application is heard that a probe might harm."""
         return bool(self._totals())
 
     def take_told(self) -> list[ProbeHarm]:
-        """What probes cost that are over for long enough, each once."""
+        """The harm of probes that ended long enough ago, each returned once."""
         told = list(self._told)
         self._told.clear()
         return told
 
     async def watch(self, context: Context) -> str:
-        """From the beginning of a probe until it has to end, and why; to be cancelled when it ends by itself."""
+        """Watch a probe from its beginning; returns why it has to end. To be cancelled when it ends by itself."""
         self._settle()
         begun, started_at, is_broken_off = self._totals(), self._clock.now(), False
         before = window(self._samples[0], begun)
@@ -106,7 +105,7 @@ class HarmWatch:
                 )
 
     def document(self) -> dict[str, Any]:
-        """Of the last probe beside which applications were heard, as JSON values and dates."""
+        """The harm of the last probe beside which applications were heard, as JSON values and dates."""
         last = None
         if self._last is not None:
             last = {"ended_at": self._last[0], **dataclasses.asdict(self._last[1])}
@@ -117,13 +116,13 @@ class HarmWatch:
         }
 
     def _settle(self) -> None:
-        """Hold the last probe against what has been heard since, too."""
+        """Compare the last probe with what was heard after it, too, and keep its harm to be taken."""
         ended, self._ended = self._ended, None
         if ended is None:
             return
         both = harm(ended.before, ended.beside, window(ended.totals, self._totals()))
         found = both or harm(ended.before, ended.beside)
-        assert found is not None  # or it was not kept
+        assert found is not None  # else it would not have been kept
         self._last = ended.ended_at, found
         self._told.append(
             ProbeHarm(
@@ -149,6 +148,6 @@ class HarmWatch:
         return True
 
     def _broken_off_count(self) -> int:
-        """In the last day."""
+        """The count of probes stopped in the last day."""
         now_seconds = self._clock.monotonic_seconds()
         return sum(now_seconds - at_seconds < _DAY_SECONDS for at_seconds in self._broken_off)

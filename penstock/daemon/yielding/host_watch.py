@@ -1,15 +1,15 @@
-"""Knows how busy the host is with the work of others, and when a probe has to wait for them, or to end for them.
+"""Knows how busy the host is with other work, and when a probe has to wait or end for it.
 
-Before a probe: while others use more of the processors, or move more over the network, than the budget allows, no
-probe begins. Windows of seconds are compared, and what penstock itself moved in them is taken off.
+Before a probe: no probe begins while others use more of the processors, or move more over the network, than the budget
+allows. Use is measured over windows of seconds, and penstock's own part is subtracted.
 
-During a probe nobody can tell whose bytes the network carries, for packets are counted by interface alone. But what
-penstock hands to the kernel is counted, so what the others move is known to within the headers of its own packets (a
-hundredth where a driver counts segments before they are cut, as ENA does) and what waits in the kernel. When that falls
-below half of what it was just before, again and again, the probe took it.
-Loopback is no network here.
+During a probe: packets are counted by interface, so nobody can tell whose bytes the network carries. But what penstock
+hands to the kernel is counted, so the flow of others is known to within the headers of penstock's own packets (1 %
+where a driver counts segments before they are cut, as ENA does) and what waits in the kernel. When it falls below half
+of what it was just before, in several windows in a row, the probe has displaced it.
+Loopback traffic does not count.
 
-The operator's quiet hours are a wait of the same kind: no probe begins in them by itself.
+The operator's quiet hours also make probes wait: none begins in them unless it is requested.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from penstock.units import format_rate
 WINDOW_SECONDS_MIN = 1.0  # shorter ones are noise
 _WIRE_OVER_PAYLOAD = 1.1  # headers, acknowledgements and retransmissions; 1.05 on a good path
 _LEARNED_OBSERVATION_COUNT_MIN = 5
-_CEILING = "host_bytes_per_second"  # a parameter of fits, where they have it
+_CEILING = "host_bytes_per_second"  # a parameter that some fits have
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbours:
-    """What others on this host do at present. `network_ceiling_bytes_per_second` is None where nobody knows it."""
+    """What others on this host use at present. `network_ceiling_bytes_per_second` is None where it is unknown."""
 
     cpu_fraction: float
     received_bytes_per_second: float
@@ -45,7 +45,7 @@ class Neighbours:
 
     @property
     def network_fraction(self) -> float | None:
-        """Of the ceiling, in the busier direction: each has a ceiling of its own, of the same height."""
+        """The used fraction of the ceiling in the busier direction; the same ceiling applies to each direction."""
         if self.network_ceiling_bytes_per_second is None:
             return None
         busiest = max(self.received_bytes_per_second, self.transmitted_bytes_per_second)
@@ -54,7 +54,7 @@ class Neighbours:
 
 @dataclass(eq=False)
 class HostWatch:
-    """Looks at the host now and then, and when it is asked."""
+    """Measures the host's use by others, now and then and on demand."""
 
     section: BudgetSection
     clock: Clock
@@ -68,11 +68,11 @@ class HostWatch:
         self._samples = deque([(self.clock.monotonic_seconds(), self.sample())], maxlen=2)
 
     def look(self) -> None:
-        """Begin a new window; call it every few seconds."""
+        """Begin a new window; to be called every few seconds."""
         self._samples.append((self.clock.monotonic_seconds(), self.sample()))
 
     def neighbours(self) -> Neighbours:
-        """By the window up to now that is at least a second long."""
+        """The use by others, in a window of at least a second that ends now."""
         now_seconds = self.clock.monotonic_seconds()
         at_seconds, before = self._samples[-1]
         if now_seconds - at_seconds < WINDOW_SECONDS_MIN:
@@ -88,7 +88,7 @@ class HostWatch:
         )
 
     def verdict(self, now: datetime) -> budget.Verdict:
-        """Whether there is room for a probe beside them, at this time of the day."""
+        """Whether the host has room for a probe now, and it is not a quiet hour."""
         if (ends_at := quiet_until(self.quiet_hours, now)) is not None:
             sentence = f"these are quiet hours, until {ends_at:%Y-%m-%d %H:%M} UTC"
             return budget.Verdict(sentence, ends_at)
@@ -96,7 +96,7 @@ class HostWatch:
         return budget.host_verdict(found.cpu_fraction, found.network_fraction, self.section, now)
 
     def document(self, now: datetime) -> dict[str, float | datetime | None]:
-        """What others use, and how much of it lets a probe begin, as JSON values and a date."""
+        """What others use, and the limits up to which a probe begins, as JSON values and a date."""
         found = self.neighbours()
         return {
             "quiet_until": quiet_until(self.quiet_hours, now),
@@ -111,9 +111,9 @@ class HostWatch:
 
 
 def ceiling_bytes_per_second(instance_type: str, fits: Iterable[Fit]) -> float | None:
-    """What the network of this host carries for as long as one likes: by the table, or more where more was measured.
+    """What the host's network sustains: the table's value, or more where more was measured; None where unknown.
 
-    What was learned on one path may be the path's own ceiling, so it never lowers what the table says.
+    A measured ceiling may be that of one path alone, so it never lowers the table's value.
     """
     table = burst.ceiling(instance_type)
     known = [table.baseline_bytes_per_second] if table is not None else []
@@ -146,33 +146,33 @@ class Flow:
         return Flow(min(self.received, other.received), min(self.transmitted, other.transmitted))
 
     def is_worth_watching(self) -> bool:
-        """Whether there is anything that a probe could take."""
+        """Whether the flow is large enough that a probe could displace it noticeably."""
         return max(self.received, self.transmitted) >= _WATCHED_BYTES_PER_SECOND_MIN
 
     def has_collapsed_since(self, before: Flow) -> bool:
-        """Whether less than half is left in a direction in which there was something."""
+        """Whether less than half is left in a direction that was worth watching."""
         return any(
             then >= _WATCHED_BYTES_PER_SECOND_MIN and now < _LEFT_FRACTION_MIN * then
             for then, now in ((before.received, self.received), (before.transmitted, self.transmitted))
         )
 
 
-_WATCHED_BYTES_PER_SECOND_MIN = 1e6  # less is not missed, and too little to be told from noise
+_WATCHED_BYTES_PER_SECOND_MIN = 1e6  # smaller flows cannot be told from noise
 _LEFT_FRACTION_MIN = 0.5
-_COUNTED_FRACTION_MIN = 0.8  # of what penstock sent: less, and the counters of the network lag behind
+_COUNTED_FRACTION_MIN = 0.8  # of penstock's own bytes: with less, the network's counters lag behind
 
 
 def others_flow(before: host.HostSample, after: host.HostSample, seconds: float) -> Flow | None:
-    """What others moved at the most; None where the counters have not even caught up with what penstock moved itself.
+    """An upper bound on the flow of others; None while the counters lag behind what penstock itself moved.
 
-    Drivers that count by the second, and bytes that wait in the kernel, make a window say nothing; a longer one does.
+    Drivers that update once a second, and bytes that wait in the kernel, make a short window useless; use a longer one.
     """
     usage = host.usage(before, after)
     pairs = (
         (usage.received_bytes, usage.own_received_bytes),
         (usage.transmitted_bytes, usage.own_transmitted_bytes),
     )
-    # Pipes are read and written, too.
+    # A margin, because own bytes include those of pipes.
     little = _WATCHED_BYTES_PER_SECOND_MIN * seconds
     if any(counted + little < _COUNTED_FRACTION_MIN * own for counted, own in pairs):
         return None

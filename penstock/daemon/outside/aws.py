@@ -1,7 +1,7 @@
 """Knows how AWS is reached as configured: one client for each service and region, opened when first needed.
 
-aiobotocore is imported no earlier: a quarter of the daemon's memory, and half a second of its start. It is read in a
-thread, so that the socket answers meanwhile.
+aiobotocore is imported only then: it takes half a second, and as much memory as a quarter of the daemon's. A thread
+imports it, so that the event loop goes on meanwhile.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from penstock.probes.aws.objects import AwsObjectStore
     from penstock.probes.aws.queues import AwsMessageQueues
 
-_SMALL_CONNECTION_COUNT = 8  # beside those of the threads: creating, completing, deleting, attributes
+_SMALL_CONNECTION_COUNT = 8  # beside those of threads, to create, complete, delete and read attributes
 
 ClientT = TypeVar("ClientT")
 
@@ -31,7 +31,7 @@ ClientT = TypeVar("ClientT")
 class AwsOutside:
     """`penstock.operations.operation.Outside` on AWS, or on whatever endpoints the configuration names.
 
-    A context manager: on leaving it, all clients are closed. Whoever uses them must have ended before.
+    A context manager: leaving it closes all clients; everything that uses them must have ended before.
     """
 
     def __init__(self, configuration: Configuration) -> None:
@@ -64,7 +64,7 @@ class AwsOutside:
         return await self._opened(self._queues, access, open_message_queues)
 
     def _access(self, service: Service, region: str, endpoint_url: str | None) -> Access:
-        """With as many connections as the hungriest operation of the service needs: probes take turns."""
+        """The access, with as many connections as the service's most demanding operation: one probe runs at a time."""
         enabled = self._configuration.enabled()
         needed = (section.connection_count_max for row, section in enabled if row.service is service)
         access = access_to(self._configuration, service, region, max(needed, default=0))
@@ -76,7 +76,7 @@ class AwsOutside:
         access: Access,
         open_client: Callable[[Access], AbstractAsyncContextManager[ClientT]],
     ) -> ClientT:
-        """The client of the place, opened when it is not there yet."""
+        """The client for this access, opened if it is not yet."""
         async with self._opening:
             if access not in known:
                 known[access] = await self._resources.enter_async_context(open_client(access))
@@ -84,7 +84,7 @@ class AwsOutside:
 
 
 def access_to(configuration: Configuration, service: Service, region: str, thread_count_max: int) -> Access:
-    """As it is configured, with a connection for each of so many threads, and some beside."""
+    """The configured access to a service, with a connection for each thread and some more."""
     aws = configuration.aws
     sections = (section for _, section in configuration.sections() if isinstance(section, ObjectSection))
     return Access(

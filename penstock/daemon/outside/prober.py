@@ -1,8 +1,8 @@
-"""Knows the process that speaks to AWS for the daemon: it is started when something is asked for, and ends when idle.
+"""Knows the process that speaks to AWS for the daemon: it starts when it is needed and ends when it is idle.
 
-aiobotocore, its clients and what a probe holds are a quarter of what the daemon would take, so they are held no longer
-than they are used. What probes know of earlier runs is put away with the process and taken up by the next. What they
-make outside is journalled by the daemon, which outlives it.
+aiobotocore, its clients and a probe's buffers would be a quarter of the daemon's memory, so they are kept only while
+they are used. When the process ends, the state of its probes is saved and passed to the next one. The daemon, which
+outlives the process, journals what probes create.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ from penstock.processes.dialogue import GoneError
 from penstock.vocabulary import Cost, Outcome, ProbePlan
 
 IDLE_SECONDS = 60.0
-BEYOND_SECONDS_MAX = 300.0  # for what comes before and after a probe's own time
+BEYOND_SECONDS_MAX = 300.0  # for preparation and clean-up, beyond a probe's own duration
 _MODULE = "penstock.daemon.outside.prober_process"
 _GONE = "the process that probes ended by itself: was it killed for want of memory?"
 _SILENT = "the process that probes did not answer, and another takes its place: did somebody stop it?"
 _log = logging.getLogger(__name__)
 
 Key = tuple[str, str]
-"""Of a probe: the operation's name and the region."""
+"""Of a probe: the operation's name, and the region."""
 Site = tuple[Service, str, str | None]
-"""Of a client: the region, and the endpoint where it is not the one that is configured."""
+"""Of a client: the service, the region, and the endpoint where it is not the configured one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """What a new process is told first."""
+    """The first message to a new process."""
 
     configuration: Configuration
     host_name: str
     loop_tick_seconds: float
-    put_away: Mapping[Key, bytes] = field(default_factory=dict)  # by the process before
+    put_away: Mapping[Key, bytes] = field(default_factory=dict)  # pickled probes of the previous process
 
 
 class Prober:
-    """`penstock.operations.operation.Outside`, and who makes probes.
+    """`penstock.operations.operation.Outside`, and the maker of probes, by way of the process.
 
-    A context manager: on leaving it the process ends. Whoever uses it must have ended before.
+    A context manager: leaving it ends the process; everything that uses it must have ended before.
     """
 
     def __init__(self, configuration: Configuration, host_name: str, loop_tick_seconds: float) -> None:
@@ -60,12 +60,12 @@ class Prober:
             configuration=configuration, host_name=host_name, loop_tick_seconds=loop_tick_seconds
         )
         self._journal: Journal = NoJournal()
-        self._recorded: set[Leftover] = set()  # and neither struck nor abandoned
+        self._recorded: set[Leftover] = set()  # in the journal, and neither struck nor abandoned yet
         self._used: dict[Key, Cost] = {}
         self._changing = asyncio.Lock()
         self._there: Companion | None = None
         self._asking_count = 0
-        # What is asked for time and again would start it time and again.
+        # With a watched queue or shared limits there are requests all the time: the process is kept then.
         self._is_kept = bool(configuration.watched_queue.name or configuration.fleet.shared_limits)
         self._rest_handle: asyncio.TimerHandle | None = None
         self._resting: asyncio.Task[None] | None = None
@@ -87,12 +87,12 @@ class Prober:
         )
 
     def probe(self, row: Operation[Any, Any], _section: Section, equipment: Equipment) -> Probe[Any]:
-        """A probe that runs there."""
+        """A probe that runs in the process."""
         self._journal = equipment.journal
         return _ProbeThere(self, (row.name, equipment.region), equipment.clock)
 
     async def ask(self, name: str, *arguments: Any) -> Any:  # Any: pickled
-        """Have it done there, by a new process where there is none. Raises what was raised there, and Unreachable."""
+        """Ask the process, which is started if none runs. Raises what was raised there, and Unreachable."""
         self._stay()
         self._asking_count += 1
         try:
@@ -107,16 +107,16 @@ class Prober:
                 self._rest_handle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._begin_rest)
 
     def used(self, key: Key) -> Cost:
-        """Of the newest run: all that its plan allows until it ended; nothing as long as it has not begun."""
+        """The cost of the newest run: nothing before it begins, and all that its plan allows until it ends."""
         return self._used.get(key, Cost())
 
     def forget_used(self, key: Key) -> None:
-        """Before another run, which may not begin."""
+        """Reset the cost before another run, in case that never begins."""
         self._used.pop(key, None)
 
     @property
     def is_holding(self) -> bool:
-        """Whether probes keep anything outside."""
+        """Whether probes keep anything on AWS."""
         return bool(self._recorded)
 
     async def _living(self) -> Companion:
@@ -141,26 +141,26 @@ class Prober:
             self._rest_handle.cancel()
 
     def _begin_rest(self) -> None:
-        self._resting = asyncio.create_task(self._rest())  # and is not interrupted
+        self._resting = asyncio.create_task(self._rest())  # once begun, it is not interrupted
 
     async def _rest(self) -> None:
-        """Put away what probes know, and end the process; the next is a second away."""
+        """Save the state of the probes, and end the process; the next one takes a second to start."""
         async with self._changing:
             if not self._asking_count and self._there is not None:
-                with contextlib.suppress(GoneError):  # then the next one buries it
+                with contextlib.suppress(GoneError):  # then the next request cleans up after it
                     put_away = await self._there.ask("put_away")
                     self._assignment = replace(self._assignment, put_away=put_away)
                     await self._end()
 
     async def _end(self) -> None:
-        """End it; what a probe still holds outside is put away, or was closed."""
+        """End the process; what its probes keep on AWS is saved or closed by now."""
         if self._there is not None:
             await self._there.end()
             self._there = None
             memory.give_back()
 
     async def _bury(self) -> None:
-        """It ended by itself: nobody uses any more what its probes made."""
+        """Clean up after a process that ended by itself: nobody uses any more what its probes created."""
         _log.warning("%s", _GONE)
         await self._end()
         for leftover in list(self._recorded):
@@ -183,7 +183,7 @@ class Prober:
 
 
 class _ProbeThere:
-    """A probe in the other process."""
+    """Stands for a probe in the other process."""
 
     def __init__(self, prober: Prober, key: Key, clock: Clock) -> None:
         self._prober = prober
@@ -208,5 +208,5 @@ class _ProbeThere:
 
     async def close(self) -> None:
         if self._prober.is_holding:
-            with contextlib.suppress(RequestError):  # what it kept is in the journal, for the next sweep
+            with contextlib.suppress(RequestError):  # the next sweep removes what the journal still has
                 await self._prober.ask("close", self._key)

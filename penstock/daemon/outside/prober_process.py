@@ -1,6 +1,7 @@
-"""Knows what is done in the process that speaks to AWS: probes, and requests one by one, until nobody asks any more.
+"""Knows what the process that speaks to AWS does: it runs probes and sends single requests for the daemon.
 
-`python -m penstock.daemon.outside.prober_process PARENT_PROCESS_ID`, its standard input the connection to the daemon.
+Run as `python -m penstock.daemon.outside.prober_process PARENT_PROCESS_ID`; its standard input is the connection to the
+daemon.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from penstock.vocabulary import Outcome, ProbePlan
 
 
 class Bench:
-    """Where probes are carried out, with what the daemon says of them."""
+    """Runs probes and requests as the daemon asks for them."""
 
     def __init__(self, assignment: Assignment, outside: AwsOutside) -> None:
-        package.begun()  # probes start workers of this penstock, or none
+        package.begun()  # so that probes start no workers of another version
         self._assignment = assignment
         self._outside = outside
         self._clock = SystemClock()
@@ -37,7 +38,7 @@ class Bench:
         self.dialogue: Dialogue
 
     async def run(self, key: Key, plan: ProbePlan[Any]) -> Outcome[Any]:
-        """Carry out the plan; what it used is told before, whatever happens: if this process is killed, all of it."""
+        """Run the plan. Tell its maximal cost first, in case this process is killed, and its true cost at the end."""
         self.dialogue.tell("used", key, plan.cost_max)
         probe = self._probe(key)
         try:
@@ -50,11 +51,11 @@ class Bench:
 
     async def request(
         self, site: Site, name: str, arguments: tuple[Any, ...], named: Mapping[str, Any]
-    ) -> Any:  # Any: of and from a seam
+    ) -> Any:  # Any: arguments and result of a seam's method
         return await getattr(await self._client(*site), name)(*arguments, **named)
 
     async def put_away(self) -> Mapping[Key, bytes]:
-        """What each probe knows of its earlier runs, for the next process."""
+        """The pickled state of each probe, for the next process."""
         made = ((key, on_demand.probe) for key, on_demand in self._probes.items())
         known = {key: _packed(probe, self._journal) for key, probe in made if probe is not None}
         return {**self._assignment.put_away, **known}
@@ -68,7 +69,7 @@ class Bench:
         return self._probes[key]
 
     async def _made(self, key: Key) -> Probe[Any]:
-        """As it was put away, or a new one."""
+        """The probe as the previous process saved it, or a new one."""
         operation, region = key
         row = OPERATIONS[operation]
         if (packed := self._assignment.put_away.get(key)) is not None:
@@ -86,13 +87,13 @@ class Bench:
 
     async def _client(
         self, service: Service, region: str, endpoint_url: str | None = None
-    ) -> Any:  # Any: of either seam
+    ) -> Any:  # Any: a client of either seam
         if service is Service.S3:
             return await self._outside.object_store(region, endpoint_url)
         return await self._outside.message_queues(region, endpoint_url)
 
 
-_JOURNAL, _CLIENT = "journal", "client"  # what a probe is put away without
+_JOURNAL, _CLIENT = "journal", "client"  # parts of a probe that are not pickled
 
 
 def _packed(probe: Probe[Any], journal: Journal) -> bytes:
@@ -111,7 +112,7 @@ def _packed(probe: Probe[Any], journal: Journal) -> bytes:
 
 
 def _unpacked(content: bytes, missing: Mapping[str, Any]) -> Probe[Any]:
-    class Unpacker(pickle.Unpickler):  # from a process like this one
+    class Unpacker(pickle.Unpickler):  # trusted: pickled by a process like this one
         def persistent_load(self, name: str) -> Any:
             return missing[name]
 
@@ -120,7 +121,7 @@ def _unpacked(content: bytes, missing: Mapping[str, Any]) -> Probe[Any]:
 
 
 async def work() -> None:
-    """Until the daemon hangs up."""
+    """Serve until the daemon closes the connection."""
     assignment: Assignment
     reader, writer, assignment = await companion.begun()
     section = assignment.configuration.daemon
@@ -133,10 +134,10 @@ async def work() -> None:
 
 
 if __name__ == "__main__":
-    import uvloop  # as in the daemon: the kernel counts what it sends for the process that sent it
+    import uvloop  # it sends with write(2), which the kernel counts for each process
 
     companion.settled()
     memory.keep_little()
     with memory.without_certificates():
-        import penstock.probes.aws.client  # noqa: F401  # all that is done here needs it
+        import penstock.probes.aws.client  # noqa: F401  # everything here needs it
     uvloop.run(work())

@@ -1,9 +1,9 @@
-"""Knows what probes left outside, and when it is tried again: soon, then ever rarer, until nothing is left.
+"""Knows what probes left behind on AWS, and when to try again to remove it: soon, then less often, until it is gone.
 
-Whoever calls `sweep` sees to it that nothing is measured meanwhile. What was found empty is struck out of the journal
-only once it is old enough that no request which was on its way can fill it again. What another machine made, whose disk
-this one has a copy of, is left to that one: its objects for a day, by then nobody writes them, and who reads them has a
-sign beside them; its queue until the operator says that nobody uses it.
+The caller of `sweep` makes sure that nothing is measured meanwhile. An entry that was found empty is struck out of the
+journal only when it is so old that no request still in flight can fill it again. What another machine created, of whose
+disk this one has a copy, is left to that machine: its objects for a day, after which nobody writes them any more, and
+hosts that read them have a sign beside them; its queue until the operator says that nobody uses it.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ from penstock.units import counted, format_seconds
 from penstock.vocabulary import Cost
 
 SWEEP_SECONDS_MAX = 60.0
-PAUSE_SECONDS = 15.0  # before the first try, and doubled by each that fails
+PAUSE_SECONDS = 15.0  # before the first try; doubled by each that fails
 PAUSE_SECONDS_MAX = 1800.0
-SETTLED_SECONDS = 180.0  # beyond a probe: for what its connections still held when it was ended
-OLD_SECONDS = 3600.0  # from then on the operator is warned
-# Of one operation: then it rests, for each probe would add to them; one is enough where removing is forbidden.
+SETTLED_SECONDS = 180.0  # beyond a probe's duration: for requests still in flight when it ended
+OLD_SECONDS = 3600.0  # the operator is warned of leftovers older than this
+# Leftovers of one operation at which it is not probed any more, as each probe would add to them. One is enough where
+# removing is forbidden.
 LEFT_COUNT_MAX = 10
 ORPHANS_PAUSE_SECONDS = 86_400.0
 SHOWN_COUNT_MAX = 1000
@@ -50,15 +51,15 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftBehind:
-    """One thing that may still be outside, since when, and why."""
+    """One thing that may still exist on AWS, since when, and why."""
 
     leftover: Leftover
     since: datetime
-    reason: str = ""  # that it could not be removed, as of the last try
-    is_empty: bool = False  # nothing of it was there at the last look
+    reason: str = ""  # why the last try could not remove it; empty if it did, or before the first try
+    is_empty: bool = False  # the last sweep found nothing of it
 
     def age_seconds(self, now: datetime) -> float:
-        """Never negative, whatever the clock did."""
+        """Its age in seconds, never negative, even after a step of the clock."""
         return max(0.0, (now - self.since).total_seconds())
 
     def document(self, now: datetime) -> dict[str, Any]:
@@ -81,7 +82,7 @@ def _named(leftover: Leftover) -> Mapping[str, str]:
 
 @dataclass(eq=False)
 class Sweeper:
-    """The daemon's broom. `left` is what it knows of, oldest first; reading it never waits."""
+    """Removes leftovers for the daemon. `left` is what is known to be left, oldest first; reading it never waits."""
 
     outside: Outside
     store: AsyncStore
@@ -93,9 +94,9 @@ class Sweeper:
     def __post_init__(self) -> None:
         self.left: tuple[LeftBehind, ...] = ()
         self._of_others: tuple[LeftBehind, ...] = ()
-        self.summary = SweepSummary()  # of the newest sweep, also of one that was cut short
+        self.summary = SweepSummary()  # of the newest sweep, even if it was cut short
         self._reasons: dict[Leftover, str] = {}
-        self._forbidden: frozenset[str] = frozenset()  # the operations that may not remove what they put
+        self._forbidden: frozenset[str] = frozenset()  # operations that are denied to remove what they put
         self._empty: frozenset[Leftover] = frozenset()
         self._since: Mapping[Leftover, datetime] = {}
         self._warned_of: set[Leftover] = set()
@@ -110,18 +111,18 @@ class Sweeper:
 
     @property
     def due_in_seconds(self) -> float:
-        """When `sweep` is to be called."""
+        """In how many seconds `sweep` is to be called; not positive when it is due."""
         return self._due_seconds - self.clock.monotonic_seconds()
 
     def hurry(self) -> asyncio.Future[SweepSummary]:
-        """Be due now; what the next sweep comes to."""
+        """Make the sweep due now; returns a future for the summary of the next one."""
         self._due_seconds = -math.inf
         if self._hurried is None:
             self._hurried = asyncio.get_running_loop().create_future()
         return self._hurried
 
     def document(self, removed: Sequence[Leftover] = ()) -> dict[str, Any]:
-        """What was removed now and what is left behind, as JSON values."""
+        """What was removed now and what is still left behind, as JSON values."""
         now = self.clock.now()
         return {
             "removed": [dict(_named(leftover)) for leftover in removed[:SHOWN_COUNT_MAX]],
@@ -130,18 +131,18 @@ class Sweeper:
 
     @property
     def count(self) -> int:
-        """How many things are left behind, as far as is known."""
+        """The count of things known to be left behind."""
         return sum(not left.is_empty for left in self.left)
 
     @property
     def oldest_age_seconds(self) -> float | None:
-        """Of these; None without any."""
+        """The age of the oldest of them; None without any."""
         now = self.clock.now()
         return max((left.age_seconds(now) for left in self.left if not left.is_empty), default=None)
 
     @property
     def remark(self) -> str | None:
-        """One sentence while something could not be removed."""
+        """One sentence while something could not be removed, else None."""
         now = self.clock.now()
         kept = [left for left in self.left if left.reason]
         if not kept:
@@ -151,7 +152,7 @@ class Sweeper:
         return f"{things}, the oldest for {format_seconds(age_seconds)}: {kept[0].reason}"
 
     def refusal(self, operation: str) -> str | None:
-        """Why this operation should not be probed now: what it left where it probes cannot be removed."""
+        """Why this operation should not be probed now: too much that it left there cannot be removed. Else None."""
         kept = [
             left
             for left in self.left
@@ -163,20 +164,20 @@ class Sweeper:
         return f"what {counted(len(kept), 'probe')} left behind could not be removed ({kept[0].reason})"
 
     async def look(self, *, was_reached: bool) -> None:
-        """After a probe: see what it left. Where the service was reached, there is hope for the rest, too."""
+        """After a probe, see what it left. If it reached the service, try the other leftovers soon, too."""
         known = self._since
         await self._read_journal()
         if self.count and (was_reached or not self._since.keys() <= known.keys()):
             self._be_due_in(min(PAUSE_SECONDS, self.due_in_seconds))
 
     async def sweep(self) -> SweepSummary:
-        """Remove what is left behind, for a minute at most; once a day also what hosts left that are no more."""
+        """Remove what is left behind, for a minute at most; once a day also what dead hosts left."""
         sweep = Sweep(self.store, self._object_store, self._message_queues, self._is_settled)
         is_whole = False
         try:
             await self._read_journal()
             for of_other in self._of_others:
-                if is_sign(of_other.leftover.name):  # it says itself how old it is
+                if is_sign(of_other.leftover.name):  # signs expire by their own date
                     await self.store.strike(of_other.leftover)
             async with asyncio.timeout(SWEEP_SECONDS_MAX):
                 await sweep.over(self._since)
@@ -190,14 +191,14 @@ class Sweeper:
         return sweep.summary
 
     async def concluded(self, removed: Sequence[Leftover], *, forgets: bool) -> Mapping[str, Any]:
-        """The document of what came of a sweep; where the operator `forgets`, what was left is not tried again."""
+        """The document about a sweep. If the operator `forgets`, what could not be removed is not tried again."""
         document = self.document(removed)
         if forgets:
             await self.forget()
         return document
 
     async def forget(self) -> None:
-        """Strike out what could not be removed: the operator gives it up. Where that is another's, it is left to it."""
+        """Strike out what could not be removed, or belongs to another machine: the operator gives it up."""
         for kept in (left for left in (*self.left, *self._of_others) if left.reason):
             _log.warning("%s %s is given up: %s", kept.leftover.kind, kept.leftover.name, kept.reason)
             await self.store.strike(kept.leftover)
@@ -205,7 +206,7 @@ class Sweeper:
 
     @property
     def costs(self) -> Mapping[str, Cost]:
-        """What the newest sweep cost, by operation."""
+        """The cost of the newest sweep, by operation."""
         return {
             name: Cost(
                 request_count=count,
@@ -220,7 +221,7 @@ class Sweeper:
         }
 
     async def _conclude(self, summary: SweepSummary, *, is_whole: bool) -> None:
-        """Tell what came of it, and be due again."""
+        """Log the result of a sweep, and set when the next one is due."""
         for leftover in summary.removed:
             _log.warning("removed %s %s, which was left behind", leftover.kind, leftover.name)
         for kept in summary.kept:
@@ -249,7 +250,7 @@ class Sweeper:
     async def _read_journal(self) -> None:
         try:
             entries = await self.store.left_behind()
-        except DiskTrouble as trouble:  # what is known stands
+        except DiskTrouble as trouble:  # keep what is known
             _log.warning("what was left behind cannot be read: %s", trouble)
             return
         now = self.clock.now()
@@ -273,7 +274,7 @@ class Sweeper:
         self._warn_of_old()
 
     def _warn_of_old(self) -> None:
-        """Once of each, however often it is tried."""
+        """Log a warning about old leftovers, once for each."""
         now = self.clock.now()
         old = [left for left in self.left if left.reason and left.age_seconds(now) > OLD_SECONDS]
         new = [left for left in old if left.leftover not in self._warned_of]
@@ -297,7 +298,7 @@ class Sweeper:
 
     def _is_settled(self, leftover: Leftover) -> bool:
         since = self._since.get(leftover)
-        if since is None:  # of another host, and a day old
+        if since is None:  # an orphan of another host, which is at least a day old
             return True
         return not timedelta() <= self.clock.now() - since < timedelta(seconds=self._settled_seconds)
 
@@ -305,7 +306,7 @@ class Sweeper:
         self._due_seconds = self.clock.monotonic_seconds() + seconds
 
     async def _sweep_orphans(self, sweep: Sweep) -> None:
-        """What hosts left that are no more, wherever something is probed."""
+        """Remove what dead hosts left, wherever something is probed."""
         if self.clock.monotonic_seconds() < self._orphans_due_seconds:
             return
         self._orphans_due_seconds = self.clock.monotonic_seconds() + ORPHANS_PAUSE_SECONDS

@@ -1,7 +1,7 @@
-"""Knows where probes make things as it is configured now, and writes it into their journal.
+"""Knows where probes create things under the present configuration, and writes that into their journal.
 
-So a thing is found where it lies after an endpoint, a bucket or a region was configured anew, also by another host that
-was given this one's disk.
+So a leftover is still found after an endpoint, a bucket or a region was changed in the configuration, also by another
+host that was given this one's disk.
 """
 
 from __future__ import annotations
@@ -17,14 +17,17 @@ from penstock.probes.probe import Journal, Leftover
 
 @dataclass(frozen=True, slots=True)
 class Whereabouts:
-    """What the configuration says of where things are."""
+    """Where things are created, by the present configuration."""
 
     configuration: Configuration
     home_region: str
-    machine: str = ""  # this one; nothing where nobody tells it
+    machine: str = ""  # this machine's identifier; empty where it is unknown
 
     def located(self, leftover: Leftover) -> Leftover:
-        """With what its entry does not say: one of a probe of today, or of a penstock that did not write it down."""
+        """The leftover with region, endpoint and machine filled in where the entry has none.
+
+        Probes do not know them, and earlier versions did not record them.
+        """
         row = OPERATIONS.get(leftover.service)
         machine = leftover.machine or self.machine or None
         if row is None:  # of another version of penstock
@@ -39,17 +42,17 @@ class Whereabouts:
         )
 
     def is_of_another(self, leftover: Leftover) -> bool:
-        """Whether another machine made it, which may use it still: this one was given a copy of its disk."""
+        """Whether another machine created it and may still use it: this one runs on a copy of its disk."""
         return leftover.machine is not None and self.machine not in {"", leftover.machine}
 
     def is_probed(self, leftover: Leftover) -> bool:
-        """Whether the next probe would put its like beside it."""
+        """Whether the next probe would create its like in the same place."""
         region = self._region_of(leftover)
         here = self.located(dataclasses.replace(leftover, region=region, endpoint_url=None))
         return region is not None and self.located(leftover).place == here.place
 
     def remark(self, leftover: Leftover) -> str:
-        """That it lies elsewhere than where its like is made now, as the end of a sentence; else nothing."""
+        """A note if it lies where nothing is probed any more, as the end of a sentence; else an empty string."""
         if self.is_probed(leftover):
             return ""
         located = self.located(leftover)
@@ -64,7 +67,7 @@ class Whereabouts:
 
 @dataclass(frozen=True, slots=True)
 class PlacedJournal:
-    """The journal as probes see it, who know nothing of endpoints."""
+    """The journal for probes, which know nothing of endpoints: adds where things are."""
 
     journal: Journal
     whereabouts: Whereabouts
@@ -79,7 +82,7 @@ class PlacedJournal:
         await self.journal.abandon(self.whereabouts.located(leftover))
 
     async def open_entries(self) -> list[Leftover]:
-        """As probes name them, where they would be written down so now."""
+        """All entries, without region, endpoint and machine where these are the present ones, as probes name them."""
         entries = await self.journal.open_entries()
         plain = [dataclasses.replace(e, region=None, endpoint_url=None, machine=None) for e in entries]
         return [

@@ -1,4 +1,4 @@
-"""Knows how a host speaks to the fleet's bucket: each request counted before it is sent, and whether it may write."""
+"""Knows how a host reads and writes the fleet's bucket, what that costs, and whether it may write."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from penstock.probes.outside import Changed, Denied, Missing, NoBucket, ObjectSt
 from penstock.vocabulary import BESIDE_PAYLOAD_BYTES, Cost, Tariff
 
 TRIAL_REQUEST_COUNT_MAX = 5
-TRY_AGAIN_SECONDS = 4 * 3600.0  # where it could not be written
-REFUSAL_COUNT_MAX = 3  # visits: two that try the conditions at the same moment may both be refused
+TRY_AGAIN_SECONDS = 4 * 3600.0  # after writing was refused
+REFUSAL_COUNT_MAX = 3  # visits: two hosts that try the conditions at the same moment may both be refused
 _TRIAL_BYTES_MAX = 1024
 _WRONG_ETAG = '"00000000000000000000000000000000"'
 
@@ -26,32 +26,32 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What is under a key; no tag where nothing is."""
+    """The object under a key; no tag where there is none."""
 
     body: bytes
     etag: str | None
 
 
 class Bucket:
-    """The requests of one host; each raises RequestError, as when the bucket is not there.
+    """One host's requests to the bucket; each is counted before it is sent, and raises RequestError if it fails.
 
-    `used` is what those of the visit that is on its way took, or of the last.
+    `used` is the cost of the present visit, or of the last one.
     """
 
     def __init__(self, section: FleetSection, outside: Outside, *, region: str, tariff: Tariff) -> None:
         self._name, self._region = section.bucket, region
-        self.cost = partial(requests_cost, tariff)  # of so many requests with so many bytes
+        self.cost = partial(requests_cost, tariff)  # of a number of requests and bytes
         self._outside = outside
         self._store: ObjectStore | None = None
         self.used = Cost()
 
     async def open(self) -> None:
-        """For a visit."""
+        """Begin a visit."""
         self.used = Cost()
         self._store = await self._outside.object_store(self._region)
 
     async def get(self, key: str, etag: str | None, size_bytes_max: int) -> Found | None:
-        """None where what is there still has this tag."""
+        """The object; None where it still has this tag. Objects larger than `size_bytes_max` are refused."""
         assert self._store is not None
         self.used += self.cost(reads=1)
         try:
@@ -66,7 +66,7 @@ class Bucket:
         return Found(found.body, found.etag)
 
     async def put(self, key: str, body: bytes, etag: str | None) -> str | None:
-        """Write it in place of what has this tag; its new one, or None where something else is there by now."""
+        """Replace the object with this tag (None: no object); returns its new tag, or None if it changed meanwhile."""
         assert self._store is not None
         self.used += self.cost(writes=1, sent=len(body))
         try:
@@ -80,7 +80,7 @@ class Bucket:
 def requests_cost(
     tariff: Tariff, *, reads: int = 0, writes: int = 0, received: int = 0, sent: int = 0
 ) -> Cost:
-    """Of so many requests with so many bytes, what lies beside those included."""
+    """The cost of this many requests and bytes, with the bytes that requests take beside their payloads."""
     cost = tariff.cost(
         read_request_count=reads, write_request_count=writes, received_bytes=received, sent_bytes=sent
     )
@@ -88,28 +88,28 @@ def requests_cost(
 
 
 class RightToWrite:
-    """Whether this host may write into the bucket, which is not known before it was tried.
+    """Whether this host may write into the bucket, which has to be tried.
 
-    A store that ignores the conditions of a write would let hosts overwrite each other's evidence.
+    A store that ignores the conditions of writes must not be used: hosts would overwrite each other's evidence.
     """
 
     def __init__(self, section: FleetSection, clock: Clock, host: str, chance: Random) -> None:
         self._section, self._clock, self._host, self._chance = section, clock, host, chance
         self.is_held: bool | None = None if section.may_write else False  # None: to be tried
         self._why_not = "" if section.may_write else "fleet.may_write is false"
-        self._try_seconds = 0.0  # not before that again, where it was refused
+        self._try_seconds = 0.0  # when to try again after a refusal, on the monotonic clock
         self._refusal_count = 0
 
     @property
     def is_to_be_tried(self) -> bool:
-        """At the start, and now and then where it was refused, for rights come back."""
+        """Whether to try now: at the start, and now and then after a refusal, because rights may come back."""
         if self.is_held is False:
             return self._section.may_write and self._try_seconds <= self._clock.monotonic_seconds()
         return self.is_held is None
 
     @property
     def sentence(self) -> str:
-        """What may be done with the bucket."""
+        """One sentence about what this host may do with the bucket."""
         bucket = f"{self._section.bucket}/{self._section.key_prefix}"
         if self.is_held:
             return f"{bucket} is read and written"
@@ -118,7 +118,7 @@ class RightToWrite:
         return f"{bucket} is read, and not written: {self._why_not}"
 
     def lose(self, why: str) -> None:
-        """The store says no."""
+        """Note that the store refuses writes, and why."""
         is_news = why != self._why_not
         self.is_held, self._why_not = False, why
         self._try_seconds = self._clock.monotonic_seconds() + TRY_AGAIN_SECONDS
@@ -126,7 +126,7 @@ class RightToWrite:
             _log.warning("%s", self.sentence)
 
     async def try_it(self, bucket: Bucket) -> None:
-        """Whether the store keeps a write from happening whose condition does not hold, and lets one that does."""
+        """Try whether the store allows writes whose condition holds, and refuses those whose condition does not."""
         try:
             why_not = await self._trial(bucket)
         except Denied as trouble:
@@ -139,11 +139,11 @@ class RightToWrite:
             _log.info("%s", self.sentence)
 
     async def _trial(self, bucket: Bucket) -> str | None:
-        """Why not to write; None where that is right, or not known before the next visit."""
+        """Why not to write; None where writing works, or where the next visit has to try again."""
         key = f"{self._section.key_prefix}conditions.json"
         etag = await self._etag(bucket, key)
         if await bucket.put(key, self._body(), etag) is None:
-            # Another host may have tried at the same moment: then again, at the next visit.
+            # Another host may have tried at the same moment: then try again at the next visit.
             self._refusal_count += await self._etag(bucket, key) == etag
             is_sure = self._refusal_count >= REFUSAL_COUNT_MAX
             return "the store refuses conditional writes whose condition holds" if is_sure else None
@@ -154,7 +154,7 @@ class RightToWrite:
         return None
 
     def _body(self) -> bytes:
-        """Each another one, so that each has a tag of its own."""
+        """A different body each time, so that each has a tag of its own."""
         return msgspec.json.encode({"host": self._host, "tried": self._chance.getrandbits(64)})
 
     @staticmethod

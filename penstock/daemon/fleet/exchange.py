@@ -1,8 +1,9 @@
-"""Knows when this host reads from the fleet's bucket what others measured, and when it writes there what it measured.
+"""Knows when this host reads what others measured from the fleet's bucket, and when it writes there what it measured.
 
-The conductor calls `visit` between two probes, so that no request of it is ever measured. Everything fails open: a
-bucket that is gone, slow or refusing costs a visit of at most some seconds, ever rarer, and the host is as it would be
-without one. First it is found out who may write (`bucket.py`), last who probes for the others (`seats.py`).
+The conductor calls `visit` between two probes, so that its requests are never part of a measurement. Everything fails
+open: a bucket that is gone, slow or refusing costs a visit of at most some seconds, at growing intervals, and the host
+learns as it would without one. `bucket.py` finds out whether this host may write, and `seats.py` which hosts probe for
+the others.
 """
 
 from __future__ import annotations
@@ -30,24 +31,24 @@ from penstock.vocabulary import Cost, Observation, Place, Tariff
 
 PAUSE_SECONDS = 900.0  # a quarter of an hour between visits, give or take the jitter
 JITTER_FRACTION = 0.2
-# After a visit in which others came in between: they begin together, and have sat down by then.
+# After a visit that did not find out whether writing works, as when many hosts begin at the same moment.
 SOON_SECONDS = 60.0
 PAUSE_SECONDS_MAX = 4 * 3600.0  # doubled up to here by each visit that fails
-VISIT_SECONDS_MAX = 10.0  # no probe begins meanwhile
+VISIT_SECONDS_MAX = 10.0  # no probe begins during a visit
 ATTEMPT_COUNT_MAX = 3  # to write while others write as well
-FRESH_INTERVALS = 32.0  # mean intervals: what others measured within these stands in for own probes
-LEDGER_NAME = "fleet"  # what visits cost is booked under
+FRESH_INTERVALS = 32.0  # mean intervals: what others measured within these replaces own probes
+LEDGER_NAME = "fleet"  # the name under which the cost of visits is booked
 _ATTEMPT_PAUSE_SECONDS = 0.5
 
 _log = logging.getLogger(__name__)
 
 Own = Callable[[Place], Awaitable[Sequence[Evidence[Any]]]]
-"""What this host measured of a place and may tell others."""
+"""Returns what this host measured of a place and may share."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A document as it was last seen; no tag where there was none."""
+    """A place's document as it was last read; no tag where there was none."""
 
     etag: str | None = None
     prior: Prior[Any] = field(default_factory=Prior)
@@ -55,14 +56,14 @@ class _Known:
 
 @dataclass(eq=False)
 class Fleet:
-    """One host's way to the bucket."""
+    """One host's exchange of measurements through the bucket."""
 
     section: FleetSection
     outside: Outside
     clock: Clock
     _: KW_ONLY
-    places: Sequence[Place]  # that are heard of
-    # Those of them that are probed here, and may be spared, with the mean interval of that in seconds.
+    places: Sequence[Place]  # whose documents are read
+    # Those of them that are probed here unless other hosts do, each with its mean interval in seconds.
     probed: Mapping[Place, float] = field(default_factory=dict)
     region: str  # the bucket's
     tariff: Tariff
@@ -77,7 +78,7 @@ class Fleet:
         self._bucket = Bucket(self.section, self.outside, region=self.region, tariff=self.tariff)
         self._right = RightToWrite(self.section, self.clock, self.host, self._chance)
         self.seats = Seats(self.probed, self.section, self.clock, self.host)
-        # Of these others told something that nobody has learned from yet.
+        # Places with news from others that were not learned from yet.
         self.news: set[Place] = set()
         self._trouble: str | None = None
         self._pause_seconds = PAUSE_SECONDS
@@ -87,12 +88,12 @@ class Fleet:
 
     @property
     def used(self) -> Cost:
-        """By the visit that is on its way, or was the last."""
+        """The cost of the present visit, or of the last one."""
         return self._bucket.used
 
     @property
     def due_in_seconds(self) -> float:
-        """When `visit` is to be called."""
+        """In how many seconds `visit` is to be called; not positive when it is due."""
         return self._due_seconds - self.clock.monotonic_seconds()
 
     @property
@@ -110,7 +111,7 @@ class Fleet:
         return prior.of_others(known.prior.evidence, own) if known else []
 
     def spared_until(self, place: Place) -> datetime | None:
-        """When to look again whether a probe is needed, for another host measures; None where one is needed."""
+        """When to look again, while another host measures the place; None where a probe is needed here."""
         known = self._known.get(place)
         if known is None or place not in self.probed:
             return None
@@ -120,12 +121,12 @@ class Fleet:
         return self.clock.now() + timedelta(seconds=self.probed[place] * self._chance.uniform(1.0, 3.0))
 
     def _is_fresh(self, place: Place, evidence: Iterable[Evidence[Any]]) -> bool:
-        """Whether the newest of it stands in for probes."""
+        """Whether the newest of it replaces probes."""
         since = self.clock.now() - timedelta(seconds=FRESH_INTERVALS * self.probed[place])
         return any(one.observation.started_at >= since for one in evidence)
 
     def postpone(self, trouble: str) -> None:
-        """The visit that is due is not made, or failed, for this reason; later it may be."""
+        """Note why the visit that was due was not made or failed, and be due again later."""
         if self._trouble is None:
             _log.warning("the fleet's bucket is not read: %s; this host learns alone until it is", trouble)
         self._trouble = trouble
@@ -133,7 +134,7 @@ class Fleet:
         self._pause_seconds = min(2 * self._pause_seconds, PAUSE_SECONDS_MAX)
 
     async def visit(self, own: Own) -> None:
-        """Read what is new of each place, and write what was measured here. Fails by saying so in `document`."""
+        """Read what is new of each place, and write what was measured here. Failures are shown by `document`."""
         if self._right.is_to_be_tried:
             self._right.is_held = None
         try:
@@ -189,7 +190,7 @@ class Fleet:
 
     @property
     def sentence(self) -> str:
-        """What an operator wants to know first."""
+        """One sentence about the state of the exchange, for the operator."""
         if self._trouble is None:
             return self._right.sentence
         bucket = f"{self.section.bucket}/{self.section.key_prefix}"
@@ -198,7 +199,7 @@ class Fleet:
     # --- The document of a place
 
     async def _read(self, place: Place) -> None:
-        """Take up the document if it is another one than before."""
+        """Take up the place's document if it has changed."""
         known = self._known[place]
         found = await self._bucket.get(self._key(place), known.etag, prior.DOCUMENT_BYTES_MAX)
         if found is None:
@@ -213,13 +214,13 @@ class Fleet:
         if told.evidence != before.evidence:
             self.news.add(place)
         if not told.evidence:
-            self._offered_until.pop(place, None)  # begin anew where nothing is left
+            self._offered_until.pop(place, None)  # the document is empty: write everything again
         self._known[place] = after
 
     async def _write(self, place: Place, own: Sequence[Evidence[Any]]) -> None:
-        """Add what is new here to what others say, as often as they come in between."""
+        """Add what is new here to the place's document; try again when another host has written in between."""
         until = self._offered_until.get(place)
-        if until is not None and until > self.clock.now():  # by a clock that was ahead
+        if until is not None and until > self.clock.now():  # dated by a clock that was ahead
             until = None
         new = [one for one in own if until is None or one.observation.started_at > until]
         for attempt in range(ATTEMPT_COUNT_MAX if new else 0):
@@ -244,7 +245,7 @@ class Fleet:
             self._known[place] = _Known(etag, Prior(evidence=merged))
             break
         else:
-            return  # others were faster; at the next visit
+            return  # others were faster each time: try at the next visit
         self._offered_until[place] = max(one.observation.started_at for one in new)
 
     # --- How it went
@@ -258,5 +259,5 @@ class Fleet:
 
 
 def word_for(host_name: str, seed: int) -> str:
-    """By which hosts are told apart; no name of one is told."""
+    """The word that tells hosts apart in the bucket, without telling their names: 16 hexadecimal digits."""
     return hashlib.blake2b(f"{host_name}/{seed}".encode(), digest_size=8).hexdigest()

@@ -1,4 +1,4 @@
-"""Knows which places this host probes for the fleet, and which others probe for it: seats in the bucket."""
+"""Knows which places this host probes for the fleet, and which others probe for it: holders of seats in the bucket."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from penstock.fleet.probers import Probers, Seat
 from penstock.probes.outside import Denied, NotOffered
 from penstock.vocabulary import Place
 
-ATTEMPT_COUNT_MAX = 2  # who was too late sees who was not
-WAIT_SECONDS = 3600.0  # for the first that others measure, while one of them holds a seat
+ATTEMPT_COUNT_MAX = 2  # after losing a race for a seat, read who has it now
+WAIT_SECONDS = 3600.0  # for the first measurement of others, while one of them holds a seat
 
 
 @dataclass(frozen=True, slots=True)
 class _Seats:
-    """Who probes a place, as it was last seen, and since when each seat stands as it does."""
+    """Who probes a place, as last read, and since when each seat is unchanged."""
 
     etag: str | None = None
     probers: Probers = field(default_factory=Probers)
     since: Mapping[Seat, float] = field(default_factory=dict)
-    held_until_seconds: float = -1e18  # by this host
-    held_since_seconds: float | None = None  # by this host, also where it renews it no more
+    held_until_seconds: float = -1e18  # until when this host holds its seat
+    held_since_seconds: float | None = None  # since when it does, kept after it stopped renewing
 
 
 class Seats:
-    """Of the places that are probed here, where others may do that for this host."""
+    """The seats of all places that are probed here, if the fleet has probers."""
 
     def __init__(self, places: Collection[Place], section: FleetSection, clock: Clock, host: str) -> None:
         self._section, self._clock, self._host = section, clock, host
@@ -46,7 +46,7 @@ class Seats:
         return seats is not None and self._clock.monotonic_seconds() < seats.held_until_seconds
 
     def is_spared(self, place: Place, *, is_told: bool) -> bool:
-        """Whether others probe it, who told something fresh or will soon."""
+        """Whether others probe the place for this host: they told something fresh (`is_told`), or soon will."""
         if place not in self._seats or self.holds(place):
             return False
         if is_told:
@@ -59,15 +59,19 @@ class Seats:
         return bool(alive) and waited_seconds <= WAIT_SECONDS
 
     async def take(self, bucket: Bucket, place: Place, *, may_write: bool, measures: bool) -> None:
-        """Hosts that begin together all find it free; otherwise each would measure until its next visit."""
+        """Renew or take a seat, with a second attempt if another host was faster.
+
+        Without that, hosts that begin at the same moment would each measure until their next visit.
+        """
         for _ in range(ATTEMPT_COUNT_MAX):
             if await self._sit(bucket, place, may_write=may_write, measures=measures):
                 return
 
     async def _sit(self, bucket: Bucket, place: Place, *, may_write: bool, measures: bool) -> bool:
-        """Renew this host's seat, or take one that is free; whether who has the others is known.
+        """Renew this host's seat, or take a free one; returns whether it is known who holds the seats now.
 
-        Who has nothing to tell after an hour leaves it to others: its probes fail, and they would wait for it in vain.
+        A host that has measured nothing after an hour gives its seat up: its probes fail, and others would wait in
+        vain.
         """
         key = prior.key(self._section.key_prefix, place, kind="probers")
         seats, seconds = self._seats[place], self._clock.monotonic_seconds()

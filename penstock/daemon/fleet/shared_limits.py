@@ -1,8 +1,8 @@
 """Knows this host's part of the limits that it shares with others: a heartbeat in the bucket says what it wants.
 
-The conductor calls `visit` between two probes, once a minute or, in a large fleet, more rarely. A bucket that is gone,
-slow or refusing costs nothing but the sight of the others: then each host lowers and raises its part by what its own
-applications were refused, from what it had.
+The conductor calls `visit` between two probes, once a minute, or less often in a large fleet. While the bucket is gone,
+slow or refusing, hosts do not see each other: then each lowers and raises its last part by what its own applications
+were refused.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ from penstock.probes.removal import all_tried
 from penstock.vocabulary import Cost, Observation, Place, Tariff
 
 PAUSE_SECONDS = 60.0  # between heartbeats
-PAUSE_SECONDS_PER_HOST = 2.0  # in a fleet of more than thirty: all read what each writes
-STEP_SECONDS = 10.0  # between looks at a part that grows from one heartbeat to the next
-PAUSE_SECONDS_WITHOUT = 10.0  # between adaptations where the others are not seen
-PAUSE_SECONDS_MAX = 900.0  # between tries of a bucket that fails
-VISIT_SECONDS_MAX = 5.0  # no probe begins meanwhile
+PAUSE_SECONDS_PER_HOST = 2.0  # in fleets of more than thirty hosts, since all hosts read what each writes
+STEP_SECONDS = 10.0  # between updates of a part that grows from one heartbeat to the next
+PAUSE_SECONDS_WITHOUT = 10.0  # between adaptations while the other hosts are not seen
+PAUSE_SECONDS_MAX = 900.0  # between attempts to reach a bucket that fails
+VISIT_SECONDS_MAX = 5.0  # no probe begins during a visit
 READ_COUNT_AT_ONCE_MAX = 16
 _PAGE_COUNT_MAX = LISTED_COUNT_MAX // LISTED_COUNT_IN_PAGE
 ALONE_FRACTION = 1 / 16  # of the limit, for a host that never saw the others
-_KEEP_RATIO = 1.02  # a part that grew by less is told as it was: applications would be told each minute
+_KEEP_RATIO = 1.02  # smaller growth of a part is not announced: applications would be told each minute
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class _Known:
-    """What one other host said last; `age_seconds` when it was listed, at `listed_seconds` of our monotonic clock."""
+    """Another host's last heartbeat, which was `age_seconds` old at `listed_seconds` of our monotonic clock."""
 
     etag: str
     heartbeat: Heartbeat
@@ -64,26 +64,26 @@ class _Known:
 
 @dataclass(slots=True)
 class _Held:
-    """One limit, and what this host has of it."""
+    """One limit, and this host's part of it. Rates are in requests per second."""
 
     limit: SharedLimit
-    written_per_second: float = 0.0  # what its last heartbeat said that it wants
-    told_per_second: float = 0.0  # what that of before said, which all others have read by now
+    written_per_second: float = 0.0  # wanted by this host's last heartbeat
+    told_per_second: float = 0.0  # wanted by the heartbeat before that, which all others have read by now
     wanted_per_second: float = 0.0
-    factor: float = 1.0  # of the limit that the fleet divides: less where it is refused all the same
-    alone_fraction: float | None = None  # of the limit, while the others are not seen
+    factor: float = 1.0  # fraction of the limit that the fleet divides: lower after refusals
+    alone_fraction: float | None = None  # of the limit, used by this host while the others are not seen
     part_per_second: float = 0.0
     host_count: int = 1
     made: float = 0.0  # requests since the last heartbeat, as applications reported
-    refused: float = 0.0
-    allowed: float = 0.0  # requests since the last heartbeat, as applications were told
-    allowed_seconds: float = 0.0  # until when
+    refused: float = 0.0  # those of them that were throttled
+    allowed: float = 0.0  # requests since the last heartbeat that applications were allowed to make
+    allowed_seconds: float = 0.0  # until when `allowed` is counted, on the monotonic clock
     rates: Use = field(default_factory=lambda: Use(wanted_per_second=0.0))
 
 
 @dataclass(eq=False)
 class SharedLimits:
-    """One host's part in them."""
+    """One host's parts of all limits that it shares."""
 
     section: FleetSection
     outside: Outside
@@ -92,7 +92,7 @@ class SharedLimits:
     region: str  # the bucket's
     tariff: Tariff
     host: str
-    wanted: Callable[[str], float]  # what leases of an operation would make, in requests a second
+    wanted: Callable[[str], float]  # requests per second that an operation's leases would make
 
     def __post_init__(self) -> None:
         now_seconds = self.clock.monotonic_seconds()
@@ -101,17 +101,17 @@ class SharedLimits:
         self._held = [_Held(limits.parse(text)) for text in self.section.shared_limits]
         self._known: dict[str, _Known] = {}  # by key
         self._number = 0
-        self._is_seen = False  # what the others said, and by them what this one says
+        self._is_seen = False  # whether heartbeats can be read and written
         self._trouble: str | None = None
         self._heartbeat_seconds = now_seconds  # when the next one is due
         self._step_seconds = math.inf
         self._since_seconds = now_seconds
-        self._try_seconds = now_seconds  # not before that, where the bucket failed
+        self._try_seconds = now_seconds  # when to try again after the bucket failed
         self._patience_seconds = PAUSE_SECONDS
         self._pause_seconds = PAUSE_SECONDS
         self._told: dict[str, FleetShare] = {}
-        self._published: dict[str, float] = {}  # the parts of which all were told
-        self.used = Cost()  # by the visit that is on its way, or was the last
+        self._published: dict[str, float] = {}  # the parts at the last `take_news`
+        self.used = Cost()  # of the present visit, or of the last one
         for held in self._held:
             held.allowed_seconds = self._since_seconds
             held.alone_fraction = ALONE_FRACTION
@@ -119,7 +119,7 @@ class SharedLimits:
 
     @property
     def due_in_seconds(self) -> float:
-        """When `visit` is to be called, or `step` while no heartbeat is due."""
+        """In how many seconds `visit` is to be called, or `step` while no heartbeat is due."""
         return min(self._heartbeat_seconds, self._step_seconds) - self.clock.monotonic_seconds()
 
     @property
@@ -138,35 +138,35 @@ class SharedLimits:
 
     @property
     def _read_count_max(self) -> int:
-        """A fleet that grows faster is heard of over several visits."""
+        """Heartbeats to read in one visit; the rest of a fleet that grows faster is read at later visits."""
         return 2 * len(self._known) + 32
 
     def share(self, operation: str) -> FleetShare | None:
-        """What this host may use of the tightest limit that the operation counts against."""
+        """This host's share of the tightest limit that the operation counts against; None without any."""
         of_it = [self._tell(held) for held in self._held if operation in held.limit.operations]
         return min(of_it, key=lambda share: share.requests_per_second, default=None)
 
     def note_reports(self, reports: Iterable[Observation[Any]]) -> None:
-        """Applications said what they asked for, and what of it was refused."""
+        """Count the requests that applications reported, and how many of them were throttled."""
         for report in reports:
-            # Of a transfer that took longer than a heartbeat, what falls into one.
+            # Of a transfer longer than the pause between heartbeats, only the part that falls into one pause.
             part = min(1.0, PAUSE_SECONDS / max(report.duration_seconds, 1e-9))
             self.note(report.context.operation, part * report.request_count, part * report.throttled_count)
 
     def note(self, operation: str, request_count: float, refused_count: float) -> None:
-        """So many requests were made since the last heartbeat, and so many of them refused."""
+        """Count requests made since the last heartbeat, and how many of them were throttled."""
         for held in self._held:
             if operation in held.limit.operations:
                 held.made += request_count
                 held.refused += refused_count
 
     def postpone(self, trouble: str) -> None:
-        """The visit that is due is not made, for this reason; later it may be."""
+        """Note why the visit that was due was not made, and be due again later."""
         self._begin()
         self._fail(trouble)
 
     def take_news(self) -> bool:
-        """Whether a part is another one than when this was asked before, whoever was told of it in between."""
+        """Whether any part has changed since the last call."""
         before, self._published = (
             self._published,
             {held.limit.name: self._tell(held).requests_per_second for held in self._held},
@@ -174,11 +174,11 @@ class SharedLimits:
         return self._published != before
 
     def step(self) -> None:
-        """Let a part grow that grows until the next heartbeat."""
+        """Let a growing part grow, between two heartbeats."""
         self._step_seconds = self.clock.monotonic_seconds() + STEP_SECONDS
 
     async def visit(self) -> None:
-        """Say what this host wants, hear the others, and take a part."""
+        """Write what this host wants, read the others' heartbeats, and take a part of each limit."""
         self.used = Cost()
         self._begin()
         if not self.section.may_write:
@@ -217,7 +217,7 @@ class SharedLimits:
     # --- One heartbeat
 
     def _begin(self) -> None:
-        """What was made since the last one becomes a rate, and from it what is wanted."""
+        """Turn the counts since the last heartbeat into rates, and work out what this host wants."""
         now_seconds = self.clock.monotonic_seconds()
         passed_seconds = max(now_seconds - self._since_seconds, 1.0)
         self._since_seconds = now_seconds
@@ -250,14 +250,14 @@ class SharedLimits:
         self.used += requests_cost(self.tariff, writes=_PAGE_COUNT_MAX)
         found = await store.list_shared(self.section.bucket, self._prefix)
         self.used -= requests_cost(self.tariff, writes=_PAGE_COUNT_MAX - page_count(len(found)))
-        if len(found) >= LISTED_COUNT_MAX:  # whose are not among them would not be seen
+        if len(found) >= LISTED_COUNT_MAX:  # more hosts than listed would be overlooked
             raise Refused(
                 f"{self._prefix} holds {LISTED_COUNT_MAX:,} heartbeats: have the bucket delete old ones"
             )
         await self._hear(store, [one for one in found if one.key != key])
 
     async def _hear(self, store: ObjectStore, found: Sequence[Listed]) -> None:
-        """Read what is new; what is known keeps its age by our own clock."""
+        """Read new heartbeats; the age of known ones goes on by our own clock."""
         seconds, known, count_max = self.clock.monotonic_seconds(), self._known, self._read_count_max
         fresh = [one for one in found if one.age_seconds <= 4.0 * self._pause_seconds]
         same = [one for one in found if one.key in known and known[one.key].etag == one.etag]
@@ -331,7 +331,7 @@ class SharedLimits:
         ]
 
     def _tell(self, held: _Held) -> FleetShare:
-        """The part, as applications are told of it from now on."""
+        """Update the part and return it as a share, which applications are told from now on."""
         self._divide()
         name, part, told = held.limit.name, held.part_per_second, self._told.get(held.limit.name)
         if told is not None and told.requests_per_second <= part <= _KEEP_RATIO * told.requests_per_second:
@@ -349,14 +349,14 @@ class SharedLimits:
         return self._told[name]
 
     def _note_allowed(self, held: _Held) -> None:
-        """What applications might have asked for until now, by what they were told."""
+        """Count what applications were allowed to request until now, by the share they were told."""
         told, seconds = self._told.get(held.limit.name), self.clock.monotonic_seconds()
         rate_per_second = told.requests_per_second if told else held.part_per_second
         held.allowed += rate_per_second * (seconds - held.allowed_seconds)
         held.allowed_seconds = seconds
 
     def _fail(self, trouble: str) -> None:
-        """Go on from what there was, by what is refused here; look for the others later."""
+        """Go on without the others, adapting the parts to what is refused here; try the bucket again later."""
         if self._is_seen or self._trouble is None:
             _log.warning("the other hosts that share a limit are not seen: %s", trouble)
         self._trouble, self._is_seen = trouble, False
@@ -366,7 +366,7 @@ class SharedLimits:
         self._adapt()
 
     def _adapt(self) -> None:
-        """Without the others."""
+        """Adapt the parts to what is refused here, without the other hosts."""
         for held in self._held:
             most = held.limit.requests_per_second
             fraction = held.part_per_second / most if held.alone_fraction is None else held.alone_fraction
@@ -379,13 +379,13 @@ class SharedLimits:
         self._step_seconds = math.inf
 
     def _be_due(self, pause_seconds: float) -> None:
-        # Never later than was said: others take who is late for gone.
+        # Never later than announced: others would take this host for gone.
         jitter = self._chance.uniform(0.94, 1.0)
         self._heartbeat_seconds = self.clock.monotonic_seconds() + pause_seconds * jitter
 
 
 def wanted_by_leases(board: Board, leases: LeaseBook, home: Place, operation: str, now: datetime) -> float:
-    """What all leases of the operation would make if no other host shared anything, in requests a second."""
+    """The requests per second that all leases of the operation would make if no host shared a limit with this one."""
     made, most = 0.0, 0.0
     for lease in leases.leases:
         question = lease.claim.question

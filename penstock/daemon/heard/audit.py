@@ -1,4 +1,4 @@
-"""Knows what applications that were heard would gain by the advice for what they do. It reads, and moves nothing."""
+"""Knows what each application that was heard would gain by following the advice. It only reads, and changes nothing."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from penstock.operations.operation import Operation
 from penstock.optimizer.comparison import gain
 from penstock.vocabulary import Context, Demand, Estimate, Place, Recommendation, setting_values
 
-# Applications and operations that are held against advice for a question: milliseconds each.
+# Pairs of application and operation that are compared with the advice for one question; each takes milliseconds.
 COMPARED_COUNT_MAX = 16
 _REMEMBERED_COUNT_MAX = 256
 
 
 @dataclass(frozen=True, eq=False)
 class Audit:
-    """Applications beside the board."""
+    """Compares what applications do with the advice on the board."""
 
     board: Board
     hearing: Hearing
@@ -35,7 +35,7 @@ class Audit:
     _gains: dict[tuple[int, Context, Any], Estimate] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
-        """Who was heard, what each does, and what it would gain; most to be gained first. As JSON values."""
+        """Which applications were heard, what each does and would gain, the largest gain first, as JSON values."""
         by_sender: defaultdict[Sender, list[Series]] = defaultdict(list)
         for series in self.hearing.series():
             by_sender[_sender(series)].append(series)
@@ -57,11 +57,11 @@ class Audit:
 
     @property
     def application_count(self) -> int:
-        """How many were heard in the last minutes."""
+        """The count of applications heard in the last minutes."""
         return len({_sender(series) for series in self.hearing.series()})
 
     def counts(self) -> dict[str, int]:
-        """What became of the datagrams since the start."""
+        """The counts of datagrams since the start, by what became of them."""
         hearing = self.hearing
         return {
             "heard_count": hearing.heard_count,
@@ -71,7 +71,7 @@ class Audit:
         }
 
     def _verdicts(self, by_sender: Mapping[Sender, Sequence[Series]]) -> Mapping[Sender, list[HeardVerdict]]:
-        """Of the busiest: a crowd of forged names must not keep the socket waiting."""
+        """The verdicts on the busiest applications only: many forged names must not block the socket."""
         busiest = sorted(
             judged(by_sender), key=lambda one: -sum(s.in_flight_count_max for s in by_sender[one])
         )
@@ -95,7 +95,7 @@ class Audit:
         return verdict_on(apis, advice, lambda heard: None if has_expired else self._gain(row, advice, heard))
 
     def _gain(self, row: Operation[Any, Any], advice: Recommendation[Any], heard: Any) -> Estimate | None:
-        """Of what is advised over what was heard (Any: a setting of the row's own type)."""
+        """The gain of the advice over the setting that was heard (Any: a setting of the row's own type)."""
         fit = self.board.fit(advice.context.place)
         if fit is None:
             return None
@@ -127,6 +127,6 @@ def _verdict_document(verdict: HeardVerdict) -> dict[str, Any]:
 
 
 def _by_gain(client: Mapping[str, Any]) -> tuple[float, int]:
-    """Most to be gained first; then whom the service refuses most."""
+    """The sort key: the largest gain first, then the most throttled requests."""
     gains = [advice["gain"]["expected"] for advice in client["advice"] if advice["gain"] is not None]
     return -max(gains, default=0.0), -sum(api["refused_count"] for api in client["apis"])

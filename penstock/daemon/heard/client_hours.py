@@ -1,4 +1,4 @@
-"""Knows how what was heard of applications is kept for the report: by the hour of listening, in bounded rows."""
+"""Knows how what was heard of applications is stored for the report: hour by hour, in a bounded number of rows."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from penstock.listening.tally import Series
 from penstock.vocabulary import Calls, ClientHour
 
 HOUR_SECONDS = 3600.0
-WRITE_SECONDS = 600.0  # what a crash loses at the most
+WRITE_SECONDS = 600.0  # a crash loses no more than this
 
 
 async def keep_client_hours(hearing: Hearing, store: AsyncStore, clock: Clock) -> None:
-    """Until it is cancelled; then once more."""
+    """Store what is heard every `WRITE_SECONDS`, until cancelled, and once more then."""
     began_at, began_seconds = clock.now(), clock.monotonic_seconds()
     try:
         while True:

@@ -1,12 +1,12 @@
-"""Knows how applications' own SDKs are heard: a socket on loopback that is read at a bounded rate.
+"""Knows how applications' own SDKs are heard: through a UDP socket on loopback that is read at a bounded rate.
 
-Any user of the host can send to it. So it is read in turns: after so many datagrams the kernel keeps what comes until
-the next turn, and drops and counts what it has no room for, which costs nothing here. What was read is counted and
-shown to people, and is one witness of two where requests are refused (`refusal_watch.py`).
+Any user of the host can send to it. So it is read in turns: after a number of datagrams, the kernel keeps what arrives
+until the next turn, and drops and counts what it has no room for, which costs nothing here. What was read is counted
+and shown to people; where requests are throttled, it is one of the two witnesses needed (`refusal_watch.py`).
 
-The kernel stamps what comes, so that it may wait for more to be read with it: to be woken is dearer than to read. It
-waits for as long as the kernel has room for all that would be read of it (`net.core.rmem_max` bounds the room). It is
-read into one piece of memory, which is wiped, because keys and tokens are in it.
+The kernel stamps datagrams on arrival, so several can wait and be read together, since waking up costs more than
+reading. They wait for as long as the kernel has room for all that would be read (`net.core.rmem_max` bounds it). They
+are read into one buffer, which is wiped, because they contain keys and tokens.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ TURN_SECONDS = 0.05
 DATAGRAM_COUNT_MAX_PER_TURN = 500
 READ_COUNT_MAX_PER_SECOND = DATAGRAM_COUNT_MAX_PER_TURN / TURN_SECONDS  # 5,000 calls, each with an attempt
 _PAUSE_SECONDS_MAX = 0.04
-_TAKEN_BYTES = 2304  # of the kernel's room, by a datagram of botocore: its own size and that of what keeps it
-_AT_ONCE = 100  # a millisecond; then others have the event loop
-_RECEIVE_BUFFER_BYTES = 1 << 20  # the kernel gives what net.core.rmem_max allows
+_TAKEN_BYTES = 2304  # of the kernel's buffer, by one datagram of botocore and the kernel's own structures
+_AT_ONCE = 100  # datagrams: a millisecond, then the event loop does other work
+_RECEIVE_BUFFER_BYTES = 1 << 20  # wanted; net.core.rmem_max bounds it
 _AGAIN_SECONDS = 60.0
-_SO_MEMINFO = 55  # linux/socket.h: nine counters of 32 bits, of which the last is what was dropped
+_SO_MEMINFO = 55  # linux/socket.h: nine counters of 32 bits, the last of which counts drops
 _MEMINFO = struct.Struct("=9I")
-_SO_TIMESTAMPNS = 35  # asm-generic/socket.h: when it came, by the kernel's clock for dates
+_SO_TIMESTAMPNS = 35  # asm-generic/socket.h: the time of arrival, on the kernel's wall clock
 _STAMP = struct.Struct("@ll")  # seconds and nanoseconds
 _STAMP_SPACE = socket.CMSG_SPACE(_STAMP.size)
-# By a call.
+# Messages in one call, at most.
 _DELETED_MESSAGES_MAX = {("SQS", "DeleteMessage"): 1, ("SQS", "DeleteMessageBatch"): 10}
 _RECEIVED_MESSAGES_MAX = {("SQS", "ReceiveMessage"): 10}
 _NOTHING = bytes(DATAGRAM_BYTES_MAX + 1)
@@ -48,20 +48,20 @@ log = logging.getLogger(__name__)
 
 
 class Hearing:
-    """What was heard, and how much of it was not."""
+    """Listens to SDKs, and counts what was heard and what was lost."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._tally = Tally()
         self._senders = Senders()
         self._memory = bytearray(_NOTHING)
-        self._heard_seconds = float("-inf")  # when the last one came
+        self._heard_seconds = float("-inf")  # when the last datagram arrived, on the monotonic clock
         self._socket: socket.socket | None = None
-        self._pause_seconds = 0.0  # between two looks at what came
-        self._left = 0  # to read in this turn
+        self._pause_seconds = 0.0  # between two looks at the socket
+        self._left = 0  # datagrams that may still be read in this turn
         self._turn_ends = 0.0  # on the loop's clock
         self._next_look: asyncio.TimerHandle | None = None
-        self._dropped_before = 0  # by sockets that are closed
+        self._dropped_before = 0  # by sockets that were closed since
         self.heard_count = 0
         self.unreadable_count = 0
 
@@ -71,12 +71,12 @@ class Hearing:
 
     @property
     def dropped_count(self) -> int:
-        """What the kernel had no room for, because it came faster than it is read."""
+        """The count of datagrams dropped by the kernel, because they arrived faster than they are read."""
         return self._dropped_before + _dropped_count(self._socket)
 
     @property
     def unplaced_count(self) -> int:
-        """What was read and not counted, because there are more applications and APIs than there is room for."""
+        """The count of datagrams read but not tallied, because there are too many applications and APIs."""
         return self._tally.unplaced_count
 
     def series(self) -> list[Series]:
@@ -84,7 +84,7 @@ class Hearing:
         return self._tally.series(self._clock.monotonic_seconds())
 
     def deleted_messages_per_second(self, region: str) -> float:
-        """From queues of a region, at the most: a batch is taken for a full one, and no more than is received."""
+        """At most how many messages are deleted in a region: batches count as full, and received messages bound it."""
         of_region = [series for series in self.series() if series.key.region == region]
 
         def most(by_call: Mapping[tuple[str, str], int]) -> float:
@@ -93,21 +93,21 @@ class Hearing:
                 for series in of_region
             )
 
-        # Whoever deletes may be heard where whoever receives is not.
+        # An application that deletes may be heard while the one that receives is not: then nothing bounds it.
         return min(most(_DELETED_MESSAGES_MAX), most(_RECEIVED_MESSAGES_MAX) or math.inf)
 
     def past(self, *, is_over: bool) -> list[Series]:
-        """What was heard since the last past was over; see `Tally.past`."""
+        """What was heard in the present hour; see `Tally.past`."""
         return self._tally.past(self._clock.monotonic_seconds(), is_over=is_over)
 
     def totals(self) -> Mapping[Sender, Totals]:
-        """Of all attempts, by application and API."""
+        """The totals of all attempts, by application and API."""
         return self._tally.totals()
 
     def hear(
         self, datagram: bytes | memoryview, at_seconds: float | None = None, user_id: int | None = None
     ) -> None:
-        """Count what it says; it came at this moment of the clock, or now."""
+        """Tally a datagram that arrived at `at_seconds` of the monotonic clock, or now."""
         said = heard(datagram)
         if said is None:
             self.unreadable_count += 1
@@ -117,10 +117,10 @@ class Hearing:
         self._tally.hear(said, now_seconds, user_id)
 
     async def listen(self, section: ListenSection, troubles: Troubles) -> None:
-        """Until it is cancelled. Another listener on the port is a trouble, and is looked for again."""
+        """Listen until cancelled. While another program has the port, that is a trouble, and is tried again."""
         if not section.is_enabled:
             return
-        while (opened := _opened(section, troubles)) is None:  # noqa: ASYNC110 - nobody tells when a port is free
+        while (opened := _opened(section, troubles)) is None:  # noqa: ASYNC110 - no event tells when a port is free
             await asyncio.sleep(_AGAIN_SECONDS)
         log.info("hearing applications on %s port %d, UDP", section.address, section.port)
         self._socket = opened
@@ -138,9 +138,9 @@ class Hearing:
             opened.close()
 
     def _look(self, opened: socket.socket) -> None:
-        """Read some of what came, and look again: soon where there is more, later where there was, or when some comes.
+        """Read some datagrams, and look again: at once if there are more, after a pause if there were any.
 
-        To be woken by what comes is dear, so that is left to when nothing did.
+        Only if there were none does the event loop wake this up when one arrives, because waking up is expensive.
         """
         loop = asyncio.get_running_loop()
         if loop.time() >= self._turn_ends:
@@ -156,7 +156,7 @@ class Hearing:
         self._next_look = loop.call_at(again_seconds if self._left else self._turn_ends, self._look, opened)
 
     def _read(self, opened: socket.socket, count_max: int) -> int:
-        """How many there were."""
+        """Read and tally up to `count_max` datagrams; returns how many there were."""
         now_seconds = self._clock.monotonic_seconds()
         stamps_began_seconds = now_seconds - self._clock.now().timestamp()
         count = 0
@@ -168,7 +168,7 @@ class Hearing:
                     break
                 count += 1
                 came_seconds = stamps_began_seconds + _stamped_seconds(stamp) if stamp else now_seconds
-                # A date may be set meanwhile; then the stamp is worth nothing.
+                # If the wall clock was set meanwhile, the stamp is useless: times never go back, nor beyond now.
                 if came_seconds > self._heard_seconds:
                     self._heard_seconds = min(came_seconds, now_seconds)
                 user_id = self._senders.user_id(sender[1], now_seconds)
@@ -178,7 +178,7 @@ class Hearing:
 
 
 def _stamped_seconds(ancillary: list[tuple[int, int, bytes]]) -> float:
-    """The date of the only message that was asked for."""
+    """The time of arrival, as Unix time, from the only ancillary message that was asked for."""
     _, _, data = ancillary[0]
     seconds, nanoseconds = _STAMP.unpack(data)
     return float(seconds + nanoseconds * 1e-9)
@@ -199,7 +199,7 @@ def _opened(section: ListenSection, troubles: Troubles) -> socket.socket | None:
 
 
 def _bound(section: ListenSection) -> socket.socket:
-    """Raises OSError."""
+    """The bound socket. Raises OSError."""
     family = socket.AF_INET6 if ":" in section.address else socket.AF_INET
     with contextlib.ExitStack() as unless_bound:
         opened = unless_bound.enter_context(

@@ -1,8 +1,8 @@
-"""Knows who was refused of late, by what is heard, reported and probed, and what that says against the advice.
+"""Knows who was throttled lately, as heard, reported and probed, and whether that speaks against the advice.
 
-One user who is heard has the next probe come sooner, a few times a day. Advice waits for a second witness, and is held
-back for an hour then (`listening/refusals.py`). A user whom nobody gave an account is no witness: whoever has one may
-have thousands of subordinate ones.
+If one user is heard to be throttled, the next probe comes sooner, a few times a day at most. The advice is reduced only
+after a second witness, for an hour (`listening/refusals.py`). Subordinate user ids are no witnesses, because any
+account may have thousands of them.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from penstock.vocabulary import (
     setting_values,
 )
 
-HASTENED_COUNT_MAX = 4  # in a day: nobody who is heard decides when probes come
+HASTENED_COUNT_MAX = 4  # probes in a day: applications must not control when probes come
 _DAY_SECONDS = 86_400.0
-_ONE_STORM_SECONDS = 60.0  # what is refused again within that is the same
+_ONE_STORM_SECONDS = 60.0  # refusals that follow within this time are the same event
 _SUBORDINATE = Path("/etc/subuid")
 _SUBORDINATE_BYTES_MAX = 1 << 16
 _THROUGHPUT = "throughput_bytes_per_second"
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 
 class RefusalWatch:
-    """Of the operations and regions that are probed."""
+    """Watches refusals of the operations and regions that are probed."""
 
     def __init__(
         self,
@@ -63,14 +63,14 @@ class RefusalWatch:
         self._totals = hearing.totals()
         self._looked_seconds = clock.monotonic_seconds()
         self._began: dict[Sender, float] = {}
-        self._refused: dict[tuple[Way, int | None], Refused] = {}  # as many as there are users and ways
-        self._hastened = deque[float](maxlen=HASTENED_COUNT_MAX)  # when, on the monotonic clock
+        self._refused: dict[tuple[Way, int | None], Refused] = {}  # one for each way and user at most
+        self._hastened = deque[float](maxlen=HASTENED_COUNT_MAX)  # moments on the monotonic clock
 
     def look(self, probed_seconds: float) -> tuple[bool, set[Way]]:
-        """Whether anything was heard or is over, and where a probe should come sooner; call it every ten seconds.
+        """Whether refusals were heard or have expired, and which ways to probe sooner; to be called every ten seconds.
 
-        `probed_seconds` is when a probe was in flight last, on the monotonic clock: what is refused beside one says
-        nothing of the advice.
+        `probed_seconds` is when a probe was in flight last, on the monotonic clock: refusals beside a probe say nothing
+        about the advice.
         """
         now_seconds = self._clock.monotonic_seconds()
         before, self._totals = self._totals, self._hearing.totals()
@@ -89,7 +89,7 @@ class RefusalWatch:
         return is_heard or bool(over), {way for way in sorted(sooner) if self._may_hasten(now_seconds)}
 
     def note(self, observations: Iterable[Observation[Any]]) -> None:
-        """What was reported or probed is the second witness."""
+        """Take up refusals in reports and probes, which are the second witness."""
         subordinate = self._subordinate_ranges()
         for observation in observations:
             place, who = observation.context.place, observation.reporter_uid
@@ -108,9 +108,9 @@ class RefusalWatch:
                 )
 
     def caution(self, advice: Recommendation[Any]) -> tuple[float, str] | None:
-        """How much of the advice is left, and why; None where nothing speaks against it."""
+        """The fraction of the advice that is left, and why; None where nothing speaks against it."""
         throughput = advice.prediction.get(_THROUGHPUT)
-        if not self._refused or throughput is None:  # queues are driven for good, and have no length
+        if not self._refused or throughput is None:  # queues run without end, so they have no duration
             return None
         context = advice.context
         transferred_bytes = context.payload_size_bytes * advice.demand.object_count
@@ -131,10 +131,10 @@ class RefusalWatch:
         )
 
     def _note_heard(self, refused: set[Sender], now_seconds: float) -> set[Way]:
-        """What of it is new."""
+        """Take up refusals that were heard; returns the ways for which that is new."""
         new, subordinate = set(), self._subordinate_ranges()
         heard = [(series, self._ways_of(series)) for series in self._hearing.series()]
-        # An optimum is the host's: what others of it had in flight counts.
+        # The optimum is the host's: connections of all its applications count.
         in_flight: Counter[Way] = Counter()
         for series, ways in heard:
             in_flight.update(dict.fromkeys(ways, series.in_flight_count_max))
@@ -159,7 +159,7 @@ class RefusalWatch:
         return new
 
     def _note(self, found: Refused) -> bool:
-        """Whether it is another one than before."""
+        """Take up a refusal; returns whether it is a new event."""
         key = found.way, found.who
         known = self._refused.get(key)
         is_new = known is None or found.ended_seconds - known.ended_seconds > _ONE_STORM_SECONDS
@@ -169,7 +169,7 @@ class RefusalWatch:
         return is_new
 
     def _ways_of(self, series: Series) -> list[Way]:
-        """Where it counts; what does not tell how many connections it has counts nowhere."""
+        """The ways that a series counts for; none where it does not tell its count of connections."""
         region = series.key.region or self._home.region
         return [
             (name, region)
@@ -184,7 +184,7 @@ class RefusalWatch:
         return True
 
     def _subordinate_ranges(self) -> list[range]:
-        """Users whom nobody gave an account."""
+        """The ranges of subordinate user ids, from /etc/subuid."""
         try:
             with self._subordinate.open(encoding="utf-8") as file:
                 lines = file.read(_SUBORDINATE_BYTES_MAX).splitlines()
@@ -213,5 +213,5 @@ def _tells_connections(operation: str, series: Series, home: Place) -> bool:
 
 
 def _connection_count(setting: Setting) -> float:
-    """As it was set; what has no threads has no length either."""
+    """The thread count of the setting; infinite where it has none."""
     return setting_values(setting).get("thread_count", math.inf)

@@ -1,1 +1,1 @@
-"""The offline report: a store and the models, turned into a page. No daemon needed."""
+"""The offline report: turns a store and the models into a page, without a daemon."""

@@ -1,4 +1,4 @@
-"""Knows where on the page a number is drawn: names that commands and the page agree on."""
+"""Knows the anchors of the page's figures, which commands and the page agree on."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 
 
 def place_anchor(*, operation: str, region: str, instance_type: str, service_class: str) -> str:
-    """Of the section of a place."""
+    """The anchor of a place's section."""
     return ".".join((operation, region, instance_type, service_class)).replace(" ", "_")
 
 
 def curve_anchor(knob: str) -> str:
-    """Of the value against a knob, within a place."""
+    """The anchor, within a place, of the curve over a knob."""
     return f"curve-{knob}"
 
 
@@ -20,7 +20,7 @@ PREDICTED, LOST, RETRIES = "predicted", "lost", "retries"
 
 
 def figures_of(place: str, knobs: Iterable[str]) -> Mapping[str, str]:
-    """For the numbers of advice: the fragment of the page that shows what each rests on."""
+    """By number of an advice: the page fragment that shows what the number is based on."""
     return {
         **{knob: f"#{place}.{curve_anchor(knob)}" for knob in knobs},
         "prediction": f"#{place}.{PREDICTED}",

@@ -1,4 +1,4 @@
-"""Knows the report as JSON: every value as the store has it, the unit in its name."""
+"""Knows the report as JSON: every value as stored, with its unit in the name."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def render_json(report: Report) -> str:
 
 
 def schema() -> str:
-    """What the document may be, as JSON Schema; `docs/report.schema.json` holds it."""
+    """The document's JSON Schema; `docs/report.schema.json` holds it."""
     bare = _without_descriptions(msgspec.json.schema(Report))
     return msgspec.json.format(msgspec.json.encode(bare), indent=2).decode() + "\n"
 
 
 def _without_descriptions(value: Any) -> Any:
-    """Docstrings are for whoever reads the code, and may change without a word to whoever reads the document."""
+    """The schema without descriptions: these are docstrings, and may change without notice to its readers."""
     if isinstance(value, dict):
         kept = {name: each for name, each in value.items() if name != "description" or isinstance(each, dict)}
         return {name: _without_descriptions(each) for name, each in kept.items()}

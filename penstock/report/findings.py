@@ -1,6 +1,6 @@
-"""Knows what is said of a database, place by place: the advice that stands, its curve, its record, its cost.
+"""Knows what a report says about a database, place by place: current advice, its curve, its record, its cost.
 
-HTML, Markdown and JSON are three ways to write these plain values down; `study.py` finds them.
+HTML, Markdown and JSON are three renderings of these plain values; `study.py` computes them.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from penstock.vocabulary import (
     setting_values,
 )
 
-SCHEMA = 2  # of the JSON
-_NEAR = 1.1  # knobs within this ratio count as alike
-_RHYTHMIC_CHANGE_COUNT_MIN = 3  # changes of a place with a rhythm: its turns, and not news
+SCHEMA = 2  # version of the JSON document
+_NEAR = 1.1  # knob values within this ratio count as equal
+_RHYTHMIC_CHANGE_COUNT_MIN = 3  # so many changes of a place with a rhythm are the rhythm, not news
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """What a daemon that starts from this database advises, beside what the SDK does by itself."""
+    """What a daemon that starts from this database advises, and the SDK's default for comparison."""
 
     recommendation: Recommendation[Any]
     default_setting: Any  # of the operation's own type
     default_expected: Estimate | None
-    default_prices: Mapping[str, float]  # in dollars, by the names of `derived`, where the operation has some
+    default_prices: Mapping[str, float]  # in dollars, by the names of `derived`; empty if there are none
     doubled_knob: str
-    doubled_gain_fraction: float | None  # of the value, with twice of all that a host divides
+    doubled_gain_fraction: float | None  # of the value, with all divided knobs doubled
 
     @property
     def payload_size_bytes(self) -> int:
@@ -61,7 +61,7 @@ class Advice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """The value against one knob, all others as advised; each estimate is of one future measurement."""
+    """The value over one knob, all others as advised; each estimate is for one future measurement."""
 
     context: Context
     knob: str
@@ -74,7 +74,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surface:
-    """What is expected over the first two knobs, all others as advised: `values` by row of the second."""
+    """The expected value over the first two knobs, all others as advised; each row of `values` is one of the second."""
 
     context: Context
     knobs: tuple[str, str]
@@ -86,7 +86,7 @@ class Surface:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """One observation beside what the fit says of its setting, and what the advice of its moment had promised."""
+    """One observation, with the fit's prediction for its setting and what the advice of its time had promised."""
 
     context: Context
     setting: Any  # of the operation's own type
@@ -97,9 +97,9 @@ class Measured:
     throttled_count: int
     failed_count: int
     fitted: Estimate | None
-    # Of a probe: by the fit of before, or by advice that was issued before for this very setting.
+    # For a probe: from the fit before it, or from earlier advice on this very setting.
     promised: Estimate | None
-    reason: Reason | None  # why it was measured, where that is remembered
+    reason: Reason | None  # why it was measured, if known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,7 @@ class SettingRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """The advice for one context and demand as it was put up, oldest first."""
+    """The ordinary advice for one context over time, oldest first."""
 
     context: Context
     recommendations: tuple[Recommendation[Any], ...]
@@ -124,14 +124,14 @@ class History:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """How often a measurement fell within the 90 % interval that was there for it."""
+    """How often a measurement fell within its 90 % interval."""
 
     within_count: int
     count: int
 
     @property
     def fraction(self) -> float:
-        """1 where there is nothing to judge."""
+        """1 if there is nothing to judge."""
         return self.within_count / self.count if self.count else 1.0
 
 
@@ -147,7 +147,7 @@ class Remark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientGain:
-    """What the advice brings over what one client does by itself."""
+    """The gain of the advice over one client's default."""
 
     client: str
     setting: Any  # of the operation's own type, as the service accepts it
@@ -173,17 +173,17 @@ class PlaceVerdict:
     payload_size_bytes: int
     setting_words: str
     copies: tuple[Copy, ...]
-    gains: tuple[ClientGain, ...]  # the SDK's own first
-    usd: float | None  # of the operation, in the time that the report covers
-    spent: Cost | None  # the same, with bytes and time, which is what others on the host feel
+    gains: tuple[ClientGain, ...]  # the operation's own SDK first
+    usd: float | None  # spent by the operation in the time that the report covers
+    spent: Cost | None  # the same with bytes and time, which others on the host may feel
     usd_period_seconds: float | None
-    usd_place_count: int  # of the operation, which share that cost
-    days: tuple[tuple[date, int], ...]  # how often it was measured, by day
+    usd_place_count: int  # places of the operation, which share that cost
+    days: tuple[tuple[date, int], ...]  # number of measurements by day
     is_expired: bool
 
     @property
     def gained(self) -> float:
-        """Over the SDK's defaults; what places are sorted by."""
+        """The expected gain over the SDK's defaults, by which places are sorted."""
         return self.gains[0].gain.expected if self.gains else 0.0
 
 
@@ -213,34 +213,34 @@ class PlaceFindings:
     episodes: tuple[Episode, ...] = ()
     rhythms: tuple[Rhythm, ...] = ()
     spreads: tuple[Spread, ...] = ()
-    # What else the physics says, around the advice for the size that is measured most.
+    # Other results of the model, around the advice for the size that is measured most.
     studies: tuple[Study, ...] = ()
-    regrets: tuple[Regret, ...] = ()  # of the advice for the same size
+    regrets: tuple[Regret, ...] = ()  # for the same size
     hearsay: tuple[Hearsay, ...] = ()
     retries: Retries | None = None
-    # What was measured beside what is expected now: the newest one by one, before them the middle of each hour.
+    # Measurements relative to what is expected now: the newest one by one, before them the median of each hour.
     course: tuple[Sample, ...] = ()
-    course_density: Density | None = None  # all of it
+    course_density: Density | None = None  # of all measurements
     verdict: PlaceVerdict | None = None
     remarks: tuple[Remark, ...] = ()
 
     @property
     def ordinary_advice(self) -> list[Advice]:
-        """For the question that states nothing but the size."""
+        """Advice for demands that state nothing but the size."""
         return [advice for advice in self.advice if advice.recommendation.demand == Demand()]
 
     def is_about_now(self, at: datetime) -> bool:
-        """Whether the place was then what it is now: since the last change, or before it was another one for a time."""
+        """Whether the place then was as it is now: since the last change, or before a temporary change."""
         return is_about_now(self.fit, self.changes, at)
 
     @property
     def is_back(self) -> bool:
-        """Whether the place was another one for a time, and is again what it was."""
+        """Whether the place changed temporarily, and is again as it was."""
         return self.fit is not None and bool(self.fit.earlier)
 
     @property
     def aside_words(self) -> str:
-        """What is said of measurements that are not about the place as it is now."""
+        """How to call measurements that are not about the place as it is now."""
         return "while the place was another one" if self.is_back else "before the place changed"
 
     @property
@@ -253,7 +253,7 @@ class PlaceFindings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaySpend:
-    """What one operation cost on one day of the calendar, in UTC."""
+    """What one operation cost on one calendar day in UTC."""
 
     day: date
     operation: str
@@ -262,7 +262,7 @@ class DaySpend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The whole of it. `schema` is raised when a key goes or means something else."""
+    """The whole report. `schema` is raised when a key is removed or changes its meaning."""
 
     schema: int = SCHEMA
     source: str
@@ -283,19 +283,19 @@ class Report:
 
 
 def last_change(fit: Fit | None, changes: Iterable[ChangeFinding]) -> datetime:
-    """Since when a place is as it is: by the newest fit, which forgets, and by what is certain of what was written."""
+    """Since when the place is as it is: by the newest fit, which forgets older data, and by recorded changes."""
     by_fit = [fit.changed_at] if fit is not None and fit.changed_at is not None else []
     certain = (change.changed_at for change in changes if change.is_certain)
     return max([*by_fit, *certain], default=datetime.min.replace(tzinfo=UTC))
 
 
 def is_about_now(fit: Fit | None, changes: Iterable[ChangeFinding], at: datetime) -> bool:
-    """Whether the place was then what it is now: since the last change, or before it was another one for a time."""
+    """Whether the place then was as it is now: since the last change, or before a temporary change."""
     return at >= last_change(fit, changes) or (fit is not None and bool(fit.earlier) and fit.is_about(at))
 
 
 def is_on_curve(curve: Curve, measured: Measured, advised: Any) -> bool:
-    """Whether all other knobs stood about where they are advised."""
+    """Whether all other knobs were about as advised."""
     here, there = setting_values(measured.setting), setting_values(advised)
     pairs = [(here[name], there[name]) for name in here if name != curve.knob]
     return all(max(pair) <= _NEAR * min(pair) for pair in pairs)

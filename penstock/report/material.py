@@ -1,6 +1,6 @@
-"""Knows what a report is made from: values that somebody else has read from the database, and the models.
+"""Knows what a report is made from: values already read from the database, and the models.
 
-The report opens nothing and asks for no date: the command reads, this room computes.
+The report itself opens no file and reads no clock: the command reads, this package computes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from penstock.vocabulary import (
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """The setting in the words of one client."""
+    """The setting as one client's own options."""
 
     client: str
     text: str
@@ -39,32 +39,32 @@ class Copy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Material:
-    """All that a report rests on. Whatever belongs to an operation without a model is left out and counted."""
+    """Everything that a report is based on. Rows of operations without a model are left out and counted."""
 
-    source: str  # where it was read, for the reader
+    source: str  # where it was read from, to be shown
     generated_at: datetime
     since: datetime | None  # None: everything that is remembered
     models: Mapping[str, PerformanceModel[Any]]
     words: Mapping[str, Words]  # by operation
-    observations: Mapping[Place, Sequence[Observation[Any]]]  # the newest, oldest first
+    observations: Mapping[Place, Sequence[Observation[Any]]]  # the newest ones, oldest first
     inconclusives: Sequence[Inconclusive[Any]]  # oldest first
     fits: Sequence[Fit]  # the newest of each place
     recommendations: Sequence[Recommendation[Any]]  # the newest of each question
     histories: Mapping[Context, Sequence[Recommendation[Any]]]  # of each context, oldest first
     expenses: Sequence[Spend]
-    daily_limit: Cost | None  # None: the configuration that set it is not known
-    within_limits: Callable[[Context, Demand], Demand]  # how the daemon bounds what is asked of it
+    daily_limit: Cost | None  # None: the configuration is not known
+    within_limits: Callable[[Context, Demand], Demand]  # how the daemon bounds a demand
     changes: Sequence[Change[Any]]  # of any place
-    # What each known client does by itself, by name: the values of the knobs; the SDK of the row first.
+    # Default knob values of each known client, by name; the operation's own SDK first.
     unadvised: Callable[[Context], Mapping[str, Mapping[str, float]]]
-    copies: Callable[[Recommendation[Any]], Sequence[Copy]]  # the setting in the words of each client
-    usd_limits: Mapping[str, float]  # a day, of operations that have a limit of their own
+    copies: Callable[[Recommendation[Any]], Sequence[Copy]]  # the setting for each client
+    usd_limits: Mapping[str, float]  # per day, of operations with a limit of their own
     client_hours: Sequence[ClientHour] = ()  # oldest first
     harms: Sequence[ProbeHarm] = ()  # oldest first
     leftover_count: int
     unreadable_count: int
-    # What is missing of a database that is damaged or of another version, a sentence each.
+    # What is missing from a damaged database, or from one of another version; a sentence each.
     damage: Sequence[str]
-    # Of all that penstock measured itself; of a place that has none, `observations` are all there is.
+    # Over all of penstock's own measurements; a place without a tally has only its `observations`.
     tallies: Mapping[Place, Tally] = field(default_factory=dict)
     backlogs: Sequence[BacklogSpell] = ()  # of watched queues, oldest first

@@ -1,6 +1,6 @@
-"""Knows how the material of a report is turned into findings: place by place, each by its own model and knobs.
+"""Knows how the material of a report becomes findings: place by place, each by its own model and knobs.
 
-No operation is named here: what differs between them is in their models.
+No operation is named here: their differences are in their models.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ from penstock.vocabulary import (
 
 CURVE_POINT_COUNT = 25
 JUDGED_COUNT_MAX = 100
-PRICED = "usd_per_"  # what is derived of a setting and begins so is what it costs
-FIGURED_CONTEXT_COUNT_MAX = 3  # of one place; the others are rows of the table
-_FLAT = 1.05  # a knob that changes the value by less than this is not drawn
+PRICED = "usd_per_"  # derived values whose names begin so are prices
+FIGURED_CONTEXT_COUNT_MAX = 3  # contexts with figures per place; the others are only rows of the table
+_FLAT = 1.05  # a knob that changes the value by less than this ratio is not drawn
 
 
 def study(material: Material) -> Report:
-    """Everything that the material says, without remarks."""
+    """All findings from the material, without remarks."""
     studied = {place: _Studied(material, place) for place in _places(material)}
     places = _asked_together([each.findings() for each in studied.values()])
     standing = [advice.recommendation for place in places for advice in place.advice]
@@ -102,7 +102,7 @@ def _places(material: Material) -> list[Place]:
 
 
 def _asked_together(places: Sequence[PlaceFindings]) -> list[PlaceFindings]:
-    """The same with the probabilities of all rhythms corrected for how many were looked for."""
+    """The same, with the probabilities of all rhythms corrected for their number."""
     answers = iter(corrected([rhythm for place in places for rhythm in place.rhythms]))
     return [
         dataclasses.replace(place, rhythms=tuple(next(answers) for _ in place.rhythms)) for place in places
@@ -110,7 +110,7 @@ def _asked_together(places: Sequence[PlaceFindings]) -> list[PlaceFindings]:
 
 
 class Expectations:
-    """What the newest fit of a place says, each question answered once; None where it cannot answer."""
+    """What the newest fit of a place predicts, each question computed once; None where it cannot predict."""
 
     def __init__(self, model: PerformanceModel[Any], fit: Fit | None) -> None:
         self._model = model
@@ -119,14 +119,14 @@ class Expectations:
         self._answers: dict[tuple[Context, Demand], dict[Any, Estimate | None]] = {}
 
     def of(self, context: Context, setting: Any, demand: Demand | None = None) -> Estimate | None:
-        """The value of a setting."""
+        """The predicted value of a setting, as one future measurement."""
         (answer,) = self.each(context, [setting], demand)
         return answer
 
     def each(
         self, context: Context, settings: Sequence[Any], demand: Demand | None = None
     ) -> list[Estimate | None]:
-        """That of many settings, asked all at once."""
+        """The same for many settings, computed together."""
         known = self._answers.setdefault((context, demand or Demand()), {})
         unknown = [setting for setting in dict.fromkeys(settings) if setting not in known]
         if unknown:
@@ -134,11 +134,11 @@ class Expectations:
         return [known[setting] for setting in settings]
 
     def means(self, payload_size_bytes: int, settings: Sequence[Any]) -> list[float | None]:
-        """The expected values of many settings, asked all at once: on average, with what late requests cost."""
+        """The expected values of many settings, computed together: averages, including what late requests cost."""
         return self._together(payload_size_bytes, settings, lambda *asked: self._model.appraise(*asked).value)
 
     def usual(self, payload_size_bytes: int, settings: Sequence[Any]) -> list[float | None]:
-        """The middle of what `of` says of each, asked all at once: what a single measurement is held against."""
+        """The middle of what `of` predicts for each, computed together: what a single measurement is compared with."""
         return self._together(payload_size_bytes, settings, self._model.usual)
 
     def _together(
@@ -164,7 +164,7 @@ class Expectations:
 
 
 class _Studied:
-    """One place: what there is of it, the newest observations one by one and all of them counted, and what it says."""
+    """One place: its newest observations one by one, a tally of all, and what follows from them."""
 
     def __init__(self, material: Material, place: Place) -> None:
         self._material, self._place = material, place
@@ -181,13 +181,13 @@ class _Studied:
         self._beats = beats(self._tally, self._own)
         self._measured, self._advice = self._judged(), self._standing()
         self._ordinary = [a for a in self._advice if a.recommendation.demand == Demand()]
-        self._fit = fit if self._expectations.is_readable else None  # as was seen when it was asked
+        self._fit = fit if self._expectations.is_readable else None  # known only after it was asked
 
     def findings(self) -> PlaceFindings:
-        """All but what is to be said first."""
+        """All findings except the verdict."""
         material, place, tally, measured = self._material, self._place, self._tally, self._measured
         curves, words = self._curves(), material.words[place.operation]
-        probed = [m for m in measured if m.origin == Origin.PROBE.value] or measured  # which nobody can forge
+        probed = [m for m in measured if m.origin == Origin.PROBE.value] or measured  # nobody can forge them
         is_readable = self._expectations.is_readable
         return PlaceFindings(
             place=place,
@@ -225,7 +225,7 @@ class _Studied:
         )
 
     def with_verdict(self, findings: PlaceFindings) -> PlaceFindings:
-        """The same with what is to be said first: of the ordinary advice for the size that was measured most."""
+        """The same with the verdict, on the ordinary advice for the size that was measured most."""
         advice = self._most_measured
         if advice is None:
             return findings
@@ -243,14 +243,14 @@ class _Studied:
 
     @property
     def _moments(self) -> list[tuple[float, int]]:
-        """When was measured, or reported and believed, and how often then."""
+        """Seconds since 1970 of measurements and of believed reports, and their number at each."""
         told = [(o.started_at.timestamp(), 1) for o in self._believed]
         return [*((beat.first_at, beat.measured_count) for beat in self._beats), *told]
 
     def _heard(
         self, reports: Sequence[Observation[Any]]
     ) -> tuple[tuple[Hearsay, ...], tuple[Observation[Any], ...]]:
-        """What became of them, and those that are believed: of the others nothing else on the page knows."""
+        """What became of the reports, and those that are believed; the rest of the page ignores the others."""
         with contextlib.suppress(*UNREADABLE):
             return hearsay(self._model, self._expectations.fit, self._own, reports)
         return hearsay(self._model, None, self._own, reports)
@@ -271,7 +271,7 @@ class _Studied:
         return last_change(self._expectations.fit, self._changes)
 
     def _detailed(self) -> Iterator[tuple[Observation[Any], float]]:
-        """What went well, one by one, since the newest are known so."""
+        """Successful measurements one by one, in the time that the newest cover."""
         begins_at = detail_begins_at(self._tally, self._own)
         for one in self._own:
             value = self._model.measured_value(one) if one.went_well else 0.0
@@ -279,14 +279,15 @@ class _Studied:
                 yield one, value
 
     def _samples(self) -> list[Sample]:
-        """What went well, as it was measured: whoever compares it does so within a setting, and needs no fit."""
+        """Successful measurements as they are: rhythms compare within a setting, and need no fit."""
         single = (Sample(o.started_at, _setting_of(o), math.log(value)) for o, value in self._detailed())
         return [*self._by_the_hour(), *single]
 
     def _course(self) -> list[Sample]:
-        """The same beside what the newest fit expects of each setting; nothing where there is no fit.
+        """The same relative to what the newest fit expects of each setting; empty without a fit.
 
-        Where hours are drawn before them, all is beside the same expectation: else a step would be seen between both.
+        If hours are drawn before single measurements, both are relative to the same expectation: otherwise there would
+        be a step between them.
         """
         single, hours = list(self._detailed()), self._by_the_hour()
         ask = self._expectations.means if hours else self._expectations.usual
@@ -318,7 +319,7 @@ class _Studied:
     def _advised(self, standing: Recommendation[Any]) -> Advice:
         context, setting, demand = standing.context, standing.setting, standing.demand
         default, ask = self._model.default_setting(context), self._expectations.of
-        # All of it twice: of threads alone that wait at a rate limit or a window, more bring nothing.
+        # Double all divided knobs: more threads alone gain nothing if they wait at a rate limit or a window.
         names = divided_knobs(setting)
         twice = dataclasses.replace(setting, **{name: 2 * getattr(setting, name) for name in names})
         now, then = ask(context, setting, demand), ask(context, self._model.legal(context, twice), demand)
@@ -341,7 +342,7 @@ class _Studied:
         return {name: value for name, value in derived.items() if name.startswith(PRICED)}
 
     def _renewed(self, previous: Recommendation[Any]) -> Recommendation[Any]:
-        """The stored advice as a daemon that starts now gives it again: only changes are stored, fits go on."""
+        """The stored advice as a daemon that starts now would give it: only changes are stored, while fits go on."""
         fit, context, demand = self._expectations.fit, previous.context, previous.demand
         if fit is None or self._expectations.of(context, previous.setting, demand) is None:
             return previous
@@ -384,7 +385,7 @@ class _Studied:
 
     @cached_property
     def _records(self) -> tuple[SettingRecord, ...]:
-        """By size and knobs."""
+        """Records by size and setting."""
         groups: dict[tuple[Context, Any], list[Measured]] = defaultdict(list)
         for one in self._measured:
             groups[(one.context, one.setting)].append(one)
@@ -419,7 +420,7 @@ class _Studied:
 
     @cached_property
     def _contexts(self) -> list[Context]:
-        """Those that get figures: what was measured most, or the first that has advice."""
+        """Contexts that get figures: those measured most, or the first with advice."""
         counts: Counter[Context] = Counter()
         for record in self._records:
             counts[record.context] += record.count
@@ -437,7 +438,7 @@ class _Studied:
         )
 
     def _curves_of(self, advice: Advice) -> list[Curve]:
-        """That of the first knob, and that of the other knob with the greatest effect."""
+        """The curve of the first knob, and of the other knob with the greatest effect."""
         curves = [self._curve(advice, name) for name in _swept(advice.recommendation.setting)]
         others = [c for c in curves[1:] if _effect(c) >= _FLAT]
         return [*(c for c in curves[:1] if c.expected), *sorted(others, key=_effect, reverse=True)[:1]]
@@ -460,7 +461,7 @@ class _Studied:
         )
 
     def _surface(self) -> Surface | None:
-        """As the curves have it; None for an operation whose first two knobs are no quantities."""
+        """The surface over the first two quantitative knobs; None if the operation has fewer."""
         advice = next((a for a in self._ordinary if a.recommendation.context in self._contexts), None)
         if advice is None or self._fit is None:
             return None
@@ -493,12 +494,12 @@ class _Studied:
             learned[cell.payload_size_bytes] += cell.count
 
         def measured(one: Recommendation[Any]) -> tuple[int, int]:
-            """What the fit knows decides where nothing is as young as was asked for."""
+            """Measurements in the report's time; where there are none, those that the fit has learned from."""
             size = one.context.payload_size_bytes
             return counts[size], learned[size]
 
         made = [a.recommendation for a in self._ordinary]
-        if not any(map(any, map(measured, made))):  # what is neither small nor large speaks for the rest
+        if not any(map(any, map(measured, made))):  # a middle size represents the others
             return made[len(made) // 2] if made else None
         return max(made, key=measured)
 
@@ -546,9 +547,9 @@ def _size_and_setting(size_bytes: int, setting: Any) -> str:  # of the operation
 def _promised(
     metric: str, observation: Observation[Any], history: Sequence[Recommendation[Any]]
 ) -> Estimate | None:
-    """What was foreseen of a probe, or what the ordinary advice of that moment said about its setting.
+    """What was foreseen for a probe, or what the ordinary advice of that moment said about its setting.
 
-    Of what is reported, nothing is: who lies would else be a promise that was missed.
+    Reports have no promise: otherwise a lie would look like a missed promise.
     """
     if observation.foreseen or observation.origin is not Origin.PROBE:
         return observation.foreseen
@@ -564,7 +565,7 @@ def _coverage(pairs: Iterable[tuple[float, Estimate | None]]) -> Coverage:
 
 
 def _knob_values(records: Sequence[SettingRecord], advice: Advice, name: str) -> list[Any]:
-    """Around all that was tried and advised, within the knob's bounds; whole numbers for a whole knob."""
+    """Values around all that was tried and advised, within the knob's bounds; integers for an integer knob."""
     setting, context = advice.recommendation.setting, advice.recommendation.context
     bounds = knobs(setting)[name]
     tried = [float(getattr(r.setting, name)) for r in records if r.context == context]

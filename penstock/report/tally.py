@@ -1,7 +1,7 @@
-"""Knows all that was measured of a place as counts: bounded, whatever their number.
+"""Knows all measurements of a place as counts, whose size is bounded whatever their number.
 
-A report keeps the newest measurements as they are and everything else so. Values and times fall into the classes of
-`Histogram`, moments into the hours since 1970.
+A report keeps the newest measurements one by one, and everything else as counts. Values and times fall into the classes
+of `Histogram`, moments into hours since 1970.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from penstock.vocabulary import Histogram, Observation, Pairs, is_stray
 
 HOUR_SECONDS = 3600
 _COUNTED_TOGETHER_MAX = 2000
-_CODES = 1 << 20  # more than there are classes
+_CODES = 1 << 20  # more than the number of classes
 _LEAST = 1e-9  # as in `class_of`
 
 IntArray: TypeAlias = NDArray[np.int64]
 Expected: TypeAlias = Callable[[int, Sequence[Any]], Sequence[float | None]]
-"""What is expected of settings (Any: of the operation's own type) at one size by now; None where nobody can say."""
+"""What is now expected of settings (Any: of the operation's own type) at one size; None where nothing is."""
 
 
 class Beat(NamedTuple):
-    """Measurements that went alike, one or those of an hour: either all were refused requests, or none was."""
+    """Measurements of one kind, one or those of an hour: either all had requests refused, or none had."""
 
     first_at: float  # seconds since 1970
     last_at: float
@@ -38,22 +38,22 @@ class Beat(NamedTuple):
     request_count: int
     refused_count: int
     failed_count: int
-    # Requests a second: the least of those that were refused, the greatest of those that were not.
+    # Requests per second: the minimum of those that were refused, or the maximum of those that were not.
     pace: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """What there is of one place. Settings are of the operation's own type (Any)."""
+    """The counts of one place. Settings are of the operation's own type (Any)."""
 
-    # By hour, and whether they were refused.
+    # By hour, and by whether requests were refused.
     beats: Mapping[tuple[int, bool], Beat] = field(default_factory=dict)
-    # Of values above zero, by size of the payload and setting.
+    # Positive values, by payload size and setting.
     levels: Mapping[tuple[int, Any], Histogram] = field(default_factory=dict)
-    # By hour: what went well over what is expected of its setting now.
+    # By hour: successful measurements relative to what is now expected of their settings.
     course: Mapping[int, Histogram] = field(default_factory=dict)
     times: Mapping[tuple[int, str], Histogram] = field(default_factory=dict)  # of requests, by size and name
-    pairs: Mapping[int, Pairs] = field(default_factory=dict)  # of successive requests, by size
+    pairs: Mapping[int, Pairs] = field(default_factory=dict)  # successive request times, by size
 
     @property
     def measured_count(self) -> int:
@@ -61,7 +61,7 @@ class Tally:
 
 
 def beat_of(observation: Observation[Any]) -> Beat:
-    """One measurement."""
+    """The beat of one measurement."""
     at = observation.started_at.timestamp()
     refused, requests = observation.throttled_count, observation.request_count
     return Beat(
@@ -77,7 +77,7 @@ def beat_of(observation: Observation[Any]) -> Beat:
 
 
 def together(beats: Iterable[Beat]) -> Beat:
-    """Some that went alike as one."""
+    """Beats of the same kind, merged into one."""
     columns: Any = Beat._make(zip(*beats, strict=True))  # each a tuple of its values
     is_refused = columns.is_refused[0]
     return Beat(
@@ -93,7 +93,7 @@ def together(beats: Iterable[Beat]) -> Beat:
 
 
 def answers_of(expected: Expected, asked: Iterable[tuple[int, Any]]) -> dict[tuple[int, Any], float | None]:
-    """What is expected of sizes and settings: of each size asked all at once."""
+    """What is expected of pairs of size and setting; each size is asked once for all its settings."""
     by_size: dict[int, list[Any]] = defaultdict(list)
     for size, setting in dict.fromkeys(asked):
         by_size[size].append(setting)
@@ -107,7 +107,7 @@ def answers_of(expected: Expected, asked: Iterable[tuple[int, Any]]) -> dict[tup
 def tally_of(
     observations: Iterable[Observation[Any]], value: Callable[[Observation[Any]], float], expected: Expected
 ) -> Tally:
-    """These, counted. They may be more than memory holds."""
+    """The counts of these observations, which may be more than fit into memory."""
     tallying, remaining = _Tallying(value, expected), iter(observations)
     while seen := list(islice(remaining, _COUNTED_TOGETHER_MAX)):
         tallying.count(seen)
@@ -115,13 +115,13 @@ def tally_of(
 
 
 class _Tallying:
-    """Counts measurements of one place, as they come, some thousands at a time."""
+    """Counts measurements of one place as they come, thousands at a time."""
 
     def __init__(self, value: Callable[[Observation[Any]], float], expected: Expected) -> None:
         self._value = value
         self._expected = expected
-        self._numbers: dict[tuple[int, Any], int] = {}  # of each size and setting
-        self._expectations = np.empty(0)  # by number; not a number where nothing is expected
+        self._numbers: dict[tuple[int, Any], int] = {}  # a number for each size and setting
+        self._expectations = np.empty(0)  # by number; NaN where nothing is expected
         self._beats: dict[tuple[int, bool], Beat] = {}
         self._levels: dict[int, Counter[int]] = defaultdict(Counter)  # by number
         self._course: dict[int, Counter[int]] = defaultdict(Counter)
@@ -129,7 +129,7 @@ class _Tallying:
         self._pairs: dict[int, Pairs] = {}
 
     def tally(self) -> Tally:
-        """All so far."""
+        """The counts so far."""
         return Tally(
             beats=dict(self._beats),
             levels={key: packed(self._levels[n]) for key, n in self._numbers.items() if n in self._levels},
@@ -139,7 +139,7 @@ class _Tallying:
         )
 
     def count(self, seen: Sequence[Observation[Any]]) -> None:
-        """Some more."""
+        """Count these as well."""
         at = np.array([one.started_at.timestamp() for one in seen])
         hours = (at // HOUR_SECONDS).astype(np.int64)
         self._count_beats(seen, hours)
@@ -178,7 +178,7 @@ class _Tallying:
         _counted(self._course, hours[is_told], values[is_told] / expected[is_told])
 
     def _expect(self) -> None:
-        """What is expected of settings that came for the first time."""
+        """Ask what is expected of settings that are new."""
         new = list(self._numbers)[len(self._expectations) :]
         answers = answers_of(self._expected, new)
         found = [np.nan if (answer := answers[key]) is None else answer for key in new]
@@ -195,7 +195,7 @@ def _counted(counters: dict[int, Counter[int]], keys: IntArray, values: NDArray[
 
 
 def detail_begins_at(tally: Tally, newest: Sequence[Observation[Any]]) -> float:
-    """Where hours end and single measurements begin: 0 where the newest are all, else on the hour."""
+    """When hours end and single measurements begin, in seconds since 1970; 0 if the newest are all there are."""
     if tally.measured_count <= len(newest):
         return 0.0
     if not newest:
@@ -204,7 +204,7 @@ def detail_begins_at(tally: Tally, newest: Sequence[Observation[Any]]) -> float:
 
 
 def beats(tally: Tally, newest: Sequence[Observation[Any]]) -> list[Beat]:
-    """All measurements, oldest first: the newest one by one, those before them by the hour."""
+    """All measurements, oldest first: the newest one by one, earlier ones by the hour."""
     begins_at = detail_begins_at(tally, newest)
     older = [beat for (hour, _), beat in tally.beats.items() if hour * HOUR_SECONDS < begins_at]
     single = [beat for beat in map(beat_of, newest) if beat.first_at >= begins_at]
@@ -212,14 +212,14 @@ def beats(tally: Tally, newest: Sequence[Observation[Any]]) -> list[Beat]:
 
 
 def middles(tally: Tally, *, before: float) -> list[tuple[float, float, int]]:
-    """Of each hour before a moment: its middle in seconds, the median of its ratios, and how many they are."""
+    """For each hour before a moment: its middle in seconds since 1970, the median of its ratios, and their number."""
     hours = sorted(hour for hour in tally.course if hour * HOUR_SECONDS < before)
     counted = [(hour, tally.course[hour]) for hour in hours]
     return [((hour + 0.5) * HOUR_SECONDS, _median(h), sum(h.counts)) for hour, h in counted]
 
 
 def _median(histogram: Histogram) -> float:
-    """Within its class as if it were filled evenly."""
+    """The median, interpolated as if its class were filled evenly."""
     half, seen = sum(histogram.counts) / 2, 0
     for number, count in enumerate(histogram.counts, start=histogram.first):
         if count and seen + count >= half:

@@ -1,4 +1,4 @@
-"""Knows what a reader should see first of each place: the sentence, the setting to copy, and what it brings."""
+"""Knows what a reader should see first about each place: the sentence, the setting to copy, and its gain."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.units import counted
 from penstock.vocabulary import Basis, Cost, Recommendation, setting_values
 
 _HOUR = timedelta(hours=1)  # expenses are booked by the hour
-# A fit that an older penstock left.
+# Raised by a fit that an older penstock wrote.
 UNREADABLE = (KeyError, IndexError, TypeError, ValueError, ArithmeticError)
 
 
@@ -30,9 +30,9 @@ def verdict_on(
     place_count: int,
     moments: Iterable[tuple[float, int]],
 ) -> PlaceVerdict:
-    """What is to be said first of a place: of this advice; `place_count` are of its operation.
+    """The verdict on a place, from this advice; `place_count` places share the operation.
 
-    Measurements are told as seconds since 1970, and how often then.
+    `moments` are seconds since 1970 of measurements, with the number of measurements at each.
     """
     gains = _client_gains(material, findings, advice)
     rhythm = next((r for r in findings.rhythms if r.is_significant), None)
@@ -74,7 +74,7 @@ def verdict_on(
 def _client_gains(
     material: Material, findings: PlaceFindings, advice: Recommendation[Any]
 ) -> tuple[ClientGain, ...]:
-    """Over each client's defaults, where anything is known."""
+    """The gain over each client's defaults, if anything is known."""
     fit, context = findings.fit, advice.context
     if fit is None or advice.basis is Basis.DEFAULT:
         return ()

@@ -1,4 +1,4 @@
-"""Knows what a change of a place is worth saying: when, how much, and what moved."""
+"""Knows what to say about a change of a place: when it came, how large it is, and which parameters moved."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from penstock.report.wording import date_words
 from penstock.units import label, quantity
 from penstock.vocabulary import NORMAL_90, AdviceMoved, Change, Estimate, Observation, knobs
 
-# Of about the advised setting, on either side; with fewer the fits tell the size.
+# Measurements near the advised setting, on each side; with fewer, the fits tell the size of the change.
 MEASURED_COUNT_MIN = 4
 BEFORE_COUNT_MAX = 24
-_NEAR = 1.6  # knobs within this ratio count as about the same
+_NEAR = 1.6  # knob values within this ratio count as near
 _MOVED_COUNT_MAX = 2
 
 
@@ -27,19 +27,19 @@ class ChangeFinding:
     """One change of a place, with its size."""
 
     changed_at: datetime  # the first measurement after it
-    unchanged_at: datetime | None  # the last one before it: it came in between
+    unchanged_at: datetime | None  # the last measurement before it; the change came in between
     noticed_at: datetime
-    fraction: Estimate | None  # of the value of what was advised: -0.43 is 43 % less
-    is_measured: bool  # by measurements on both sides; else by the fits of then
-    moved: tuple[str, ...]  # what of the physics did, in words
+    fraction: Estimate | None  # change in the value of the advised setting: -0.43 is 43 % less
+    is_measured: bool  # from measurements on both sides; else from the fits of that time
+    moved: tuple[str, ...]  # parameters that moved, in words
     advised_before: Any  # of the operation's own type
     advised_after: Any
     payload_size_bytes: int | None
-    as_until: datetime | None  # it is again what it was until then
+    as_until: datetime | None  # the place is again as it was until then
 
     @property
     def is_certain(self) -> bool:
-        """Whether the value went one way for certain."""
+        """Whether the interval excludes no change."""
         return self.fraction is not None and (self.fraction.low > 0 or self.fraction.high < 0)
 
 
@@ -49,10 +49,10 @@ def change_findings(
     observations: Sequence[Observation[Any]],
     payload_size_bytes: int | None,
 ) -> tuple[ChangeFinding, ...]:
-    """Those of one place, oldest first; sizes are of the payload that is measured most.
+    """The changes of one place, oldest first, for the payload size that is measured most.
 
-    What is measured on either side of a change reaches to the next that is certain: an alarm about the same change,
-    raised once more, ends nothing.
+    The measurements on each side of a change extend to the next certain change: a repeated alarm about the same change
+    does not end them.
     """
     ordered = sorted(changes, key=lambda c: c.changed_at)
     moments = [change.changed_at for change in ordered]
@@ -68,7 +68,7 @@ def change_findings(
 def _between(
     observations: Sequence[Observation[Any]], moment: datetime, moments: Sequence[datetime]
 ) -> list[Observation[Any]]:
-    """Those between the one of these moments that comes before this one, and the one that comes after it."""
+    """The observations between the nearest of these moments before this one, and the nearest after it."""
     begin = max((other for other in moments if other < moment), default=None)
     end = min((other for other in moments if other > moment), default=None)
     return [
@@ -134,7 +134,7 @@ def _measured_fraction(
     moved: AdviceMoved[Any],
     observations: Sequence[Observation[Any]],
 ) -> Estimate | None:
-    """By what was measured of about the advised setting on both sides; Welch's interval of the logarithms."""
+    """From measurements near the advised setting on both sides, with Welch's interval of the logarithms."""
     near = [
         (o.started_at, math.log(value))
         for o in observations
@@ -150,13 +150,13 @@ def _measured_fraction(
 
 
 def _is_near(one: Any, other: Any) -> bool:
-    """Whether each knob stands within a ratio of the other setting's."""
+    """Whether each knob is within the ratio `_NEAR` of the other setting's."""
     pairs = ((float(getattr(one, name)), float(getattr(other, name))) for name in knobs(other))
     return all(max(pair) <= _NEAR * min(pair) or pair[0] == pair[1] for pair in pairs)
 
 
 def _moved_words(change: Change[Any]) -> tuple[str, ...]:
-    """What of the physics moved for certain, what moved farthest first; what has no unit tells readers nothing."""
+    """The parameters that certainly moved, the farthest first; those without a unit would tell readers nothing."""
     moved = []
     for name, one in change.parameters.items():
         if min(one.before.low, one.after.low) <= 0 or "_second" not in name:

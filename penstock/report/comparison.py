@@ -1,4 +1,4 @@
-"""Knows how two times, two hosts or two regions compare: what differs, by how much, and whether for certain."""
+"""Knows how to compare two times, two hosts or two regions: what differs, by how much, and whether it is certain."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from penstock.report.wording import date_words, interval, place_words, setting_w
 from penstock.units import counted, format_bytes
 from penstock.vocabulary import Estimate
 
-COUNT_MIN = 3  # measurements on either side
+COUNT_MIN = 3  # measurements on each side
 
 
 def around(report: Report, at: datetime, title: str) -> Comparison:
-    """What was measured since a moment, beside what was measured before it, of the same settings."""
+    """Measurements since a moment against those before it, for the same settings."""
     return Comparison(
         title=title,
         one=f"since {date_words(at)} UTC",
@@ -27,7 +27,7 @@ def around(report: Report, at: datetime, title: str) -> Comparison:
 
 
 def with_region(report: Report, region: str) -> Comparison:
-    """Each place beside the one of the same operation in this region."""
+    """Each place against the one of the same operation in this region."""
     there = [place for place in report.places if place.place.region == region]
     here = [place for place in report.places if place.place.region != region]
     return Comparison(
@@ -39,7 +39,7 @@ def with_region(report: Report, region: str) -> Comparison:
 
 
 def with_other(report: Report, other: Report) -> Comparison:
-    """Each place beside the nearest of another database."""
+    """Each place against the most similar one of another database."""
     return Comparison(
         title=f"Compared with {other.source}",
         one="here",
@@ -49,7 +49,7 @@ def with_other(report: Report, other: Report) -> Comparison:
 
 
 def _around(place: PlaceFindings, at: datetime) -> Difference:
-    """Of settings that were measured on both sides: of others the fit may be wrong by more than what changed."""
+    """For settings that were measured on both sides: for others the fit's error may exceed the change."""
     since = [one for one in place.course if one.at >= at]
     before = [one for one in place.course if one.at < at]
     common = {one.setting for one in since} & {one.setting for one in before}
@@ -63,7 +63,7 @@ def _around(place: PlaceFindings, at: datetime) -> Difference:
 
 
 def _beside(place: PlaceFindings, candidates: Sequence[PlaceFindings]) -> Iterator[Difference]:
-    """By size: what each side's advice is expected to do."""
+    """For each size: what each side's advice is expected to achieve."""
     kind = place.place.operation, place.place.service_class
     alike = [c for c in candidates if (c.place.operation, c.place.service_class) == kind]
     alike.sort(key=lambda c: sum(map(ne, astuple(c.place), astuple(place.place))))

@@ -1,4 +1,4 @@
-"""Knows how many measurements fell where: a grid over two quantities, however many they are."""
+"""Knows how many measurements lie where: counts on a grid over two quantities, of bounded size."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from penstock.models.inference.histogram import CLASSES_PER_OCTAVE, class_of
 from penstock.report.tally import HOUR_SECONDS, Tally
 
 COLUMN_COUNT = 48
-_CLASSES_PER_COLUMN = 4  # of a knob: four columns to the octave
-_HALF = 2.0 ** (_CLASSES_PER_COLUMN / CLASSES_PER_OCTAVE / 2)  # of a column: powers of two lie in the middle
+_CLASSES_PER_COLUMN = 4  # of a knob: four columns per octave
+_HALF = 2.0 ** (_CLASSES_PER_COLUMN / CLASSES_PER_OCTAVE / 2)  # half a column, so powers of two are centred
 _CLASSES_PER_ROW = 2
 _CLASSES_PER_RATIO_ROW = 4
-RATIO_CLASSES = (class_of(0.05), class_of(5.0))  # what lies outside is counted at the ends
+RATIO_CLASSES = (class_of(0.05), class_of(5.0))  # ratios beyond are counted in the outermost rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Density:
-    """Edges of columns and rows, one more than there are of them, and what each field holds, row by row."""
+    """Edges of columns and rows, one more than there are of each, and the count in each field, row by row."""
 
     x: tuple[float, ...]
     y: tuple[float, ...]
@@ -27,11 +27,11 @@ class Density:
 
     @property
     def count(self) -> int:
-        """All of it."""
+        """The total."""
         return sum(map(sum, self.counts))
 
     def y_within(self, fraction: float) -> float:
-        """The edge below which this fraction of all lies."""
+        """The lowest edge below which this fraction of all lies."""
         wanted, seen = fraction * self.count, 0
         for edge, row in zip(self.y[1:], self.counts, strict=True):
             seen += sum(row)
@@ -41,7 +41,7 @@ class Density:
 
 
 def over_knob(tally: Tally, payload_size_bytes: int, knob: str) -> Density | None:
-    """What was measured of one size, over a knob; None of nothing."""
+    """Measurements of one size, over a knob; None if there are none."""
     levels = [
         (float(getattr(setting, knob)), histogram)
         for (size, setting), histogram in tally.levels.items()
@@ -64,7 +64,7 @@ def over_knob(tally: Tally, payload_size_bytes: int, knob: str) -> Density | Non
 
 
 def over_time(tally: Tally) -> Density | None:
-    """What went well over what is expected of it now, over time; None where nothing is expected."""
+    """Successful measurements relative to what is expected now, over time; None if nothing is expected."""
     if not tally.course:
         return None
     first, last = min(tally.course), max(tally.course)

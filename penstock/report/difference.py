@@ -1,4 +1,4 @@
-"""Knows what a comparison comes to: a place and size on both sides, and by how much they differ."""
+"""Knows the result of a comparison: a place and size on both sides, and by how much they differ."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Difference:
     what: str
     one: str
     other: str
-    fraction: Estimate | None  # of this side over the other, less one; None where one of them is not known
+    fraction: Estimate | None  # this side over the other, minus one; None if either is unknown
 
     @property
     def is_certain(self) -> bool:
-        """Whether it goes one way for certain."""
+        """Whether the 90 % interval excludes zero."""
         return self.fraction is not None and (self.fraction.low > 0 or self.fraction.high < 0)
 
     @property
@@ -33,16 +33,16 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What was compared, and what came of it."""
+    """What was compared, and the result."""
 
     title: str
-    one: str  # what the columns are called
+    one: str  # headings of the columns
     other: str
     differences: tuple[Difference, ...]
 
     @property
     def sentences(self) -> list[str]:
-        """What differs for certain; else that nothing does."""
+        """The differences that are certain, or that there are none."""
         if not self.differences:
             return ["No place and size is on both sides"]
         certain = [f"{each.what}: {each.words}" for each in self.differences if each.is_certain]
@@ -56,7 +56,7 @@ def signed_span(fraction: Estimate) -> str:
 
 
 def ratio(one: Estimate | None, other: Estimate | None) -> Estimate | None:
-    """Of two estimates that have nothing to do with each other, less one; None where one of them is not positive."""
+    """The ratio of two independent estimates, minus one; None if one of them is not positive."""
     if one is None or other is None or min(one.low, one.expected, other.low, other.expected) <= 0:
         return None
     middle = math.log(one.expected / other.expected)
@@ -65,21 +65,21 @@ def ratio(one: Estimate | None, other: Estimate | None) -> Estimate | None:
 
 
 def log_deviation(estimate: Estimate) -> float:
-    """The standard deviation of its logarithm."""
+    """The standard deviation of the estimate's logarithm."""
     return math.log(estimate.high / estimate.low) / (2 * NORMAL_90)
 
 
 def welch(one: Sequence[float], other: Sequence[float]) -> Estimate | None:
-    """How much more the one is than the other on average, as a ratio less one, of values that are logarithms.
+    """The mean of one side over that of the other, as a ratio minus one, for values that are logarithms.
 
-    With Welch's interval of 90 %; None where there is nothing to tell chance by.
+    With Welch's 90 % interval; None if there are too few values to estimate the variance.
     """
     if min(len(one), len(other)) < 2:
         return None
-    from scipy import stats  # a third of a second, for those reports alone that need it
+    from scipy import stats  # takes a third of a second, so only reports that need it pay
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of values that are all alike
+        warnings.simplefilter("ignore", RuntimeWarning)  # if all values are equal
         ends = stats.ttest_ind(one, other, equal_var=False).confidence_interval(0.90)
     middle = sum(one) / len(one) - sum(other) / len(other)
     if not (math.isfinite(ends.low) and math.isfinite(ends.high)):

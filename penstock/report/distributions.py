@@ -1,13 +1,13 @@
-"""Knows how the times of single requests are spread, what sending a slow one again would gain, and what goes with what.
+"""Knows how request times are distributed, what hedging would gain, and how successive requests correlate.
 
-A request that has taken `delay` is sent once more, and whichever answer comes first counts. With X and Y the times of
-both, as if they had nothing to do with each other,
+A hedged request that has taken `delay` is sent once more, and the first answer counts. With X and Y the times of both,
+assumed independent,
 
     P(slower than t) = P(X > t)                     up to the delay
                      = P(X > t) P(Y > t - delay)    beyond it
 
-and P(X > delay) of all requests are sent twice. Where successive requests correlate, the second is no fresh draw, and
-the gain is less: the correlation is told beside it.
+and the fraction P(X > delay) of all requests is sent twice. If successive requests correlate, the second is no
+independent draw and the gain is smaller, so the correlation is shown as well.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from penstock.models.inference.histogram import correlation, count_of, quantile,
 from penstock.report.tally import Tally
 from penstock.vocabulary import Estimate, Histogram, Pairs
 
-COUNT_MIN = 100  # requests: fewer have no 99th percentile
+COUNT_MIN = 100  # requests; fewer have no 99th percentile
 EXTRA_FRACTION_MAX = 0.05  # of requests that may be sent twice
-_SENT_AGAIN = ("request_seconds", "first_byte_seconds")  # of S3: a message that is sent again is a copy of it
-_SUCCESSIVE = ("request_seconds", "delivery_seconds")  # what `Observation.successive` is of
+_SENT_AGAIN = ("request_seconds", "first_byte_seconds")  # of S3; a message sent again would be a duplicate
+_SUCCESSIVE = ("request_seconds", "delivery_seconds")  # the times that `Observation.successive` is about
 _DELAY_FRACTIONS = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hedge:
-    """What sending slow requests again does to the slowest of a hundred and of a thousand."""
+    """What sending slow requests again does to the slowest of a hundred, and of a thousand."""
 
     delay_seconds: float
     extra_fraction: float  # of requests sent twice
@@ -38,7 +38,7 @@ class Hedge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """All times of one kind, of payloads of one size."""
+    """The distribution of one kind of time, for payloads of one size."""
 
     name: str  # of the histogram: "request_seconds"
     payload_size_bytes: int
@@ -48,19 +48,19 @@ class Spread:
     p90_seconds: float
     p99_seconds: float
     p999_seconds: float
-    hedges: tuple[Hedge, ...]  # the shortest delay first; of requests to S3 alone
-    correlation: Estimate | None  # of successive requests or deliveries, of the logarithms of their times
+    hedges: tuple[Hedge, ...]  # the shortest delay first; only for requests to S3
+    correlation: Estimate | None  # between the log times of successive requests or deliveries
 
     @property
     def best_hedge(self) -> Hedge | None:
-        """The one that cuts the 99th percentile most of those that cost little."""
+        """The hedge with the lowest 99th percentile among those that resend few requests; None if none lowers it."""
         cheap = [hedge for hedge in self.hedges if hedge.extra_fraction <= EXTRA_FRACTION_MAX]
         best = min(cheap, key=lambda hedge: hedge.p99_seconds, default=None)
         return best if best and best.p99_seconds < self.p99_seconds else None
 
 
 def spreads(tally: Tally) -> tuple[Spread, ...]:
-    """By size and kind, what was measured most first within a size."""
+    """By size, and within a size the most frequent kind first."""
     found = [
         _spread(name, size, histogram, tally.pairs.get(size))
         for (size, name), histogram in tally.times.items()
@@ -70,7 +70,7 @@ def spreads(tally: Tally) -> tuple[Spread, ...]:
 
 
 def hedged(histogram: Histogram, delay_seconds: float) -> Hedge:
-    """What it would be with a second request after this delay."""
+    """The outcome with a second request after this delay."""
     points = values_and_counts(histogram)
     total = count_of(histogram)
 
@@ -110,7 +110,7 @@ def _spread(name: str, payload_size_bytes: int, histogram: Histogram, pairs: Pai
 
 
 def _correlation(pairs: Pairs | None) -> Estimate | None:
-    """With Fisher's interval."""
+    """The correlation, with Fisher's 90 % interval."""
     if pairs is None or pairs.count < COUNT_MIN or (found := correlation(pairs)) is None:
         return None
     middle = math.atanh(min(max(found, -0.999), 0.999))

@@ -1,4 +1,4 @@
-"""Knows when a service refused requests for a while: from which measurement to which, and how many."""
+"""Knows episodes in which a service refused requests: from which measurement to which, and how many."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from penstock.report.wording import date_words, percent
 from penstock.units import counted, number
 
 GAP_MAX = timedelta(hours=24)  # between two refused measurements of one episode
-MEASURED_COUNT_MIN = 2  # refused measurements; one alone is no episode
+MEASURED_COUNT_MIN = 2  # refused measurements; a single one is no episode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episode:
-    """Measurements that were refused requests, each within a day of the one before; those between them count apart."""
+    """Measurements with refused requests, each within a day of the one before; those without are counted apart."""
 
     begins_at: datetime  # the first of them
     ends_at: datetime  # the last
-    begins_after: datetime | None  # the last before it that asked for as much and was not refused
+    begins_after: datetime | None  # the last one before it that sent as fast and was not refused
     ends_before: datetime | None  # the first after it
     measured_count: int
-    spared_count: int  # measurements in that time that were refused stray requests at most
+    spared_count: int  # measurements during it with at most stray refusals
     refused_count: int
     request_count: int
 
     @property
     def refused_fraction(self) -> float:
-        """Of the requests of the measurements that were refused, not of those between them."""
+        """Of the requests of the refused measurements only, without those in between."""
         return self.refused_count / max(self.request_count, 1)
 
 
 def episodes(beats: Sequence[Beat]) -> tuple[Episode, ...]:
-    """All of them, oldest first; beats ascend in time."""
+    """All episodes, oldest first; beats ascend in time."""
     groups: list[list[Beat]] = []
     for one in beats:
         if not one.is_refused:

@@ -1,4 +1,4 @@
-"""Knows whether it was right: what was foreseen beside what was seen, what advice lost, whose reports were believed."""
+"""Knows whether penstock was right: predictions against measurements, what advice lost, whose reports were believed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REASONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regret:
-    """Advice that stood from a moment on, and what it lost beside the advice of today, by the fit of today."""
+    """Advice that stood from a moment on, and what it loses against today's advice, by today's fit."""
 
     at: datetime
     setting: Any  # of the operation's own type
@@ -38,18 +38,18 @@ class Hearsay:
 
     client: str
     reported_count: int
-    heard_count: int  # that were looked at: the newest, of each size and setting
+    heard_count: int  # that were examined: the newest of each size and setting
     believed_count: int
-    learned_count: int  # reports beside measurements have only so much weight
+    learned_count: int  # beside measurements, the weight of reports is limited
     newest_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sharpness:
-    """How much predictions said, and how far they were off as a whole."""
+    """How narrow predictions were, and how far they were off in the median."""
 
-    half_width_fraction: float  # of the 90 % intervals, in the middle
-    bias_fraction: float  # of what was seen beside what was expected, in the middle
+    half_width_fraction: float  # median half width of the 90 % intervals
+    bias_fraction: float  # median of measured over expected, minus one
 
 
 def regrets(
@@ -59,7 +59,7 @@ def regrets(
     best: Any,
     since: datetime,
 ) -> tuple[Regret, ...]:
-    """Of ordinary advice for one size, each time the setting changed; of a place that changed, from then on alone."""
+    """For the ordinary advice on one size, one at each change of setting; only since the place last changed."""
     top = value_of(best)
     if top is None or top.expected <= 0:
         return ()
@@ -76,7 +76,7 @@ def regrets(
 
 
 def mean_regret(course: Sequence[Regret], until: datetime) -> float:
-    """The mean over time."""
+    """The lost fraction, averaged over time."""
     ends = [*(r.at for r in course[1:]), max(until, course[-1].at)]
     spans = [(end - r.at).total_seconds() for r, end in zip(course, ends, strict=True)]
     total = sum(spans)
@@ -90,10 +90,10 @@ def hearsay(
     probes: Sequence[Observation[Any]],
     reports: Sequence[Observation[Any]],
 ) -> tuple[tuple[Hearsay, ...], tuple[Observation[Any], ...]]:
-    """As the daemon hears them at a fit, oldest first: by client and user, who reported most first; what is believed.
+    """By client and user, most reports first: what became of their reports; and all reports that are believed.
 
-    What is believed is at the setting that was in use, with nothing that is not learned from. Without a fit nothing is
-    looked at.
+    Reports are judged as the daemon judges them at a fit, oldest first. A believed report has the setting that was in
+    use, and only what is learned from. Without a fit nothing is examined.
     """
     hearing = Hearing(heard=(), believed=(), learned_from=(), probes=())
     if fit is not None and reports:
@@ -118,7 +118,7 @@ def hearsay(
 
 
 def sharpness(pairs: Sequence[tuple[float, Estimate]]) -> Sharpness | None:
-    """Of what was seen and what had been expected of it; None where there is nothing to judge."""
+    """From pairs of measured value and prediction; None if there is nothing to judge."""
     kept = [(seen, e) for seen, e in pairs if seen > 0 and 0 < e.low <= e.expected]
     if not kept:
         return None

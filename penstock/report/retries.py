@@ -1,8 +1,8 @@
-"""Knows how often requests had to be sent again: refused by the service or broken on the way, by day.
+"""Knows how often requests had to be sent again, by day: those refused by the service, or failed on the way.
 
-A retry is a request that was answered with an error or with nothing, and that its client has to send again. What was
-written or read wrongly is no retry: a probe that finds such a body measures nothing, and is among those without a
-result. (So counted by Garfinkel, An Evaluation of Amazon's Grid Computing Services, 2007.)
+A retry is a request that was answered with an error, or not at all, so that its client has to send it again. Data that
+was written or read wrongly is no retry: a probe that finds it measures nothing, and counts as a probe without a result.
+(Counted as in Garfinkel, An Evaluation of Amazon's Grid Computing Services, 2007.)
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class DayOfRetries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retries:
-    """All days, and how many measurements in a row had at least one."""
+    """All days, and the longest run of measurements with at least one retry each."""
 
     days: tuple[DayOfRetries, ...]
     in_a_row_count_max: int
 
 
 def retries(beats: Sequence[Beat], newest: Sequence[Observation[Any]]) -> Retries | None:
-    """Of all, oldest first; None of none. In a row they are known of the newest alone."""
+    """The retries of all beats, oldest first; None without any. Runs are known only among the newest observations."""
     if not beats:
         return None
     days: dict[date, list[Beat]] = defaultdict(list)

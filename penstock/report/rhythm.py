@@ -1,9 +1,9 @@
 """Knows whether a place is slower at some hours of the day, or on some days of the week, than chance explains.
 
-Measurements of one setting are compared with each other alone, and those of one day with that day: neither what was
-tried when nor a change of the place makes a rhythm. Groups of hours are told apart by the test of Kruskal and Wallis;
-as many places and both questions are asked at once, the probabilities are corrected for that (Benjamini and Yekutieli,
-which holds whatever goes with what).
+Measurements are compared only within a setting, and relative to the mean of their day or week: so neither the choice of
+settings nor a change of the place looks like a rhythm. Groups of hours are compared by the Kruskal-Wallis test. Since
+both questions are asked of many places at once, the probabilities are corrected by Benjamini and Yekutieli's method,
+which holds under any dependence.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from penstock.optimizer.verdict import signed_percent
 from penstock.report.difference import welch
 from penstock.vocabulary import Estimate
 
-SIGNIFICANCE = 0.001  # of all questions together: who reads that a place has a rhythm, acts on it
+SIGNIFICANCE = 0.001  # over all questions together; strict, because readers act on a rhythm
 COUNT_MIN = 48
 DAY_COUNT_MIN = 5
 WEEK_COUNT_MIN = 3
-EFFECT_MIN = 0.05  # less is of no use to anybody
+EFFECT_MIN = 0.05  # smaller effects are useless in practice
 _GROUP_HOURS = 3
 _SPAN_HOURS = range(4, 17)
 _SETTING_COUNT_MIN = 3
@@ -33,9 +33,9 @@ _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday",
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One measurement: when, of which setting, and the logarithm of its value, or of its ratio to what is expected.
+    """One measurement: its moment, its setting, and the logarithm of its value or of its ratio to what is expected.
 
-    Or the middle of `count` of them.
+    With a `count`, the median of that many measurements.
     """
 
     at: datetime
@@ -44,7 +44,7 @@ class Sample:
     count: int = 1
 
     def less(self, level: float) -> Sample:
-        """The same around another level."""
+        """The same sample relative to this level."""
         return Sample(self.at, self.setting, self.log_ratio - level, self.count)
 
 
@@ -53,15 +53,15 @@ class Rhythm:
     """One question and its answer."""
 
     question: str  # "hour of the day" or "day of the week"
-    probability: float  # that chance alone does as much, corrected
+    probability: float  # p-value, corrected
     count: int
-    groups: tuple[tuple[str, float, int], ...]  # of hours or days: ratio to the middle, how many measurements
-    span: str  # where it is slowest
-    fraction: Estimate | None  # there against elsewhere
+    groups: tuple[tuple[str, float, int], ...]  # by hours or day: ratio to the median, number of measurements
+    span: str  # the slowest hours or day, in words
+    fraction: Estimate | None  # its value against all others, as a ratio minus one
 
     @property
     def is_significant(self) -> bool:
-        """Whether it is there for certain, and large enough to matter."""
+        """Whether it is certain, and large enough to matter."""
         is_large = (
             self.fraction is not None and self.fraction.expected < -EFFECT_MIN and self.fraction.high < 0
         )
@@ -69,7 +69,7 @@ class Rhythm:
 
 
 def rhythms(samples: Sequence[Sample]) -> list[Rhythm]:
-    """What can be asked of these measurements; probabilities are not corrected yet."""
+    """The rhythms that these measurements can show, with probabilities that are not corrected yet."""
     if len(samples) < COUNT_MIN:
         return []
     levelled = _by_setting(samples)
@@ -82,7 +82,7 @@ def rhythms(samples: Sequence[Sample]) -> list[Rhythm]:
 
 
 def corrected(found: Sequence[Rhythm]) -> list[Rhythm]:
-    """The same with their probabilities corrected for how many there are."""
+    """The same, with probabilities corrected for their number."""
     if not found:
         return []
     from scipy import stats
@@ -108,7 +108,7 @@ def group_words(ratio: float) -> str:
 
 
 def _by_setting(samples: Sequence[Sample]) -> list[Sample]:
-    """Each around the middle of its own setting; what was measured too rarely to have one is left out."""
+    """Each sample relative to the median of its setting; settings with too few samples are left out."""
     groups: dict[str, list[float]] = defaultdict(list)
     for one in samples:
         groups[one.setting].append(one.log_ratio)
@@ -117,7 +117,7 @@ def _by_setting(samples: Sequence[Sample]) -> list[Sample]:
 
 
 def _less(samples: Sequence[Sample], period: Callable[[Sample], Any]) -> list[Sample]:
-    """Each around the mean of its own day or week."""
+    """Each sample relative to the mean of its day or week."""
     groups: dict[Any, list[Sample]] = defaultdict(list)
     for one in samples:
         groups[period(one)].append(one)
@@ -146,7 +146,7 @@ def _of_hours(samples: Sequence[Sample]) -> Rhythm | None:
 
 
 def _slowest_span(samples: Sequence[Sample]) -> tuple[int, int, Estimate | None]:
-    """The hours in a row in which it is slowest, for how clearly, and by how much."""
+    """The consecutive hours in which the place is most clearly slower, and by how much."""
     hours = [one.at.hour for one in samples]
     values = [one.log_ratio for one in samples]
     counts, sums = [0] * 24, [0.0] * 24
@@ -192,7 +192,7 @@ def _of_weekdays(samples: Sequence[Sample]) -> Rhythm | None:
 
 
 def _probability(groups: dict[int, list[float]]) -> float | None:
-    """That groups alike would differ as much; None where nothing differs or there is but one."""
+    """The p-value of the groups being alike; None if there is only one group, or all values are equal."""
     values = [group for group in groups.values() if len(group) > 1]
     if len(values) < 2 or len({v for group in values for v in group}) < 2:
         return None

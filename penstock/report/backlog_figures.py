@@ -1,4 +1,4 @@
-"""Knows the figure of each watched queue: what it held over time, as its attributes said."""
+"""Knows the figure of each watched queue: how many messages it held over time, by its attributes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.report.figure import Figure, Key, Table, drawn
 from penstock.report.wording import date_words
 from penstock.units import format_seconds, number
 
-POINT_COUNT_MAX = 700  # of a line; of more, the most of each few
+POINT_COUNT_MAX = 700  # of a line; with more, the maximum of each few is drawn
 _TABLE_ROW_COUNT_MAX = 24
 _NAMES = {
     "not_visible_message_count": "received and not deleted",
@@ -20,7 +20,7 @@ _NAMES = {
 
 
 def backlog_figures(spells: Sequence[BacklogSpell]) -> list[Figure]:
-    """One for each queue that was watched for long enough to draw."""
+    """A figure for each queue that was watched for long enough."""
     ordered = sorted(spells, key=lambda s: (s.region, s.queue, s.began_at))
     groups = [list(group) for _, group in groupby(ordered, key=lambda s: (s.region, s.queue))]
     return [_backlog_figure(group) for group in groups if len(group) > 1]

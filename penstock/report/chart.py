@@ -1,7 +1,7 @@
-"""Knows how to draw: axes with sensible ticks, bands, lines, points and marks, as SVG that needs nothing else.
+"""Knows how to draw charts as self-contained SVG: axes with round ticks, bands, lines, points and marks.
 
-Colours are classes, so that the page decides them for light, dark and paper. Every coordinate is finite and inside
-the view box whatever the data: what lies outside an axis is drawn at its edge.
+Colours are CSS classes, so that the page sets them for light, dark and paper. Every coordinate is finite and inside the
+view box whatever the data: values outside an axis are drawn at its edge.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from penstock.vocabulary import Estimate
 
 WIDTH, HEIGHT = 480, 300
 SHADE_COUNT = 8
-_LEFT, _RIGHT, _TOP, _BOTTOM = 88, 14, 40, 46  # to the left, "500 MB/s" and a title
-_CHARACTER_WIDTH = 7  # of the names of marks, more or less
+_LEFT, _RIGHT, _TOP, _BOTTOM = 88, 14, 40, 46  # the left margin holds "500 MB/s" and a title
+_CHARACTER_WIDTH = 7  # of the names of marks, roughly
 _TICK_COUNT_MAX = 6
-_LARGEST = 1e300  # beyond which a margin would overflow
+_LARGEST = 1e300  # for larger values a margin would overflow
 _HOUR, _DAY = 3600.0, 86400.0
 _TIME_STEPS = [*(n * _HOUR for n in (1, 3, 6, 12)), *(n * _DAY for n in (1, 2, 7, 14, 30, 90, 365))]
-_CALENDAR_END = 6e10  # seconds: what lies farther from 1970 has no date
+_CALENDAR_END = 6e10  # seconds from 1970 beyond which there are no dates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class Axis:
     show: Callable[[float], str] = number
     is_log: bool = False
     is_date: bool = False
-    name: str = ""  # of the quantity, which tells its unit
+    name: str = ""  # of the quantity; implies its unit
 
     def holds(self, value: float) -> bool:
         return self.low <= value <= self.high
@@ -60,7 +60,7 @@ def linear_axis(
     unit: float = 1.0,
     name: str = "",
 ) -> Axis:
-    """From zero to a little above the largest value; ticks are round numbers of `unit`, shown in that of `name`."""
+    """From zero to a little above the largest value; ticks are round multiples of `unit`, shown as `name` is."""
     high = max((v for v in values if math.isfinite(v) and v < _LARGEST), default=0.0) * 1.06
     high = high if high > 1 / _LARGEST else 1.0
     ticks = tuple(tick * unit for tick in _round_ticks(0.0, high / unit))
@@ -72,7 +72,7 @@ def _in_unit_of(name: str) -> Callable[[float], str]:
 
 
 def round_unit(name: str, highest: float) -> float:
-    """In what people count an amount: MiB and GiB, minutes and hours."""
+    """The unit in which people count such an amount: MiB and GiB, minutes and hours."""
     units = [1.0]
     if name.endswith("_bytes"):
         units = [1024.0**n for n in range(5)]
@@ -89,7 +89,7 @@ def log_axis(
     is_binary: bool = False,
     name: str = "",
 ) -> Axis:
-    """Around the positive values, by ratios; `is_binary` puts the ticks at powers of two."""
+    """A logarithmic axis around the positive values; `is_binary` puts the ticks at powers of two."""
     positive = [v for v in values if math.isfinite(v) and 1 / _LARGEST < v < _LARGEST] or [1.0]
     low, high = min(positive) / 1.1, max(positive) * 1.1
     if high / low < 2:
@@ -120,7 +120,7 @@ def time_axis(title: str, seconds: Sequence[float]) -> Axis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Band:
-    """Between two curves."""
+    """The area between two curves."""
 
     x: Sequence[float]
     low: Sequence[float]
@@ -145,7 +145,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Whiskers:
-    """Short lines that look alike, each from one point to another."""
+    """Short lines of one style, each from one point to another."""
 
     x: Sequence[tuple[float, float]]
     y: Sequence[tuple[float, float]]
@@ -154,7 +154,7 @@ class Whiskers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One measurement; a cross instead of a dot says that there was trouble."""
+    """One measurement; a cross instead of a dot means that there was trouble."""
 
     x: float
     y: float
@@ -166,7 +166,7 @@ class Point:
 def steps(
     times: Sequence[float], values: Sequence[float], titles: Sequence[str], *, until: float
 ) -> list[Layer]:
-    """What stood from each moment on, the last of them until another, with a point where it changed."""
+    """A staircase of values, each from its moment on, the last one until `until`, with a point at each change."""
     line = Line(x=[*times, until], y=[*values, values[-1]], css="line", is_stepped=True)
     named = zip(times, values, titles, strict=True)
     return [line, *(Point(x=at, y=value, css="c0", title=title) for at, value, title in named)]
@@ -174,7 +174,7 @@ def steps(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """A value of x that has a name, written above the plot in one of two rows."""
+    """A named value of x; the name is written above the plot in one of two rows."""
 
     x: float
     text: str
@@ -196,18 +196,18 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """A map: fields between edges, row by row, darker where they hold more; what holds nothing is left free."""
+    """A heat map: fields between edges, row by row, darker for larger values; empty fields stay blank."""
 
     x: Sequence[float]  # edges, one more than there are columns
     y: Sequence[float]
     values: Sequence[Sequence[float]]
     css: str = "c0"
-    name: str  # of the values, which tells their unit
-    words: str = ""  # behind each: "measurements"
-    is_counted: bool = False  # shades by ratios: one is seen beside a thousand
+    name: str  # of the values; implies their unit
+    words: str = ""  # after each value: "measurements"
+    is_counted: bool = False  # logarithmic shades, so that one is visible beside a thousand
 
     def shade(self, value: float) -> int:
-        """From 0 for nothing to `SHADE_COUNT` for the most."""
+        """From 0 for nothing to `SHADE_COUNT` for the largest value."""
         most = max(map(max, self.values), default=0.0)
         if value <= 0 or most <= 0:
             return 0
@@ -263,7 +263,7 @@ def _point(x: Axis, y: Axis, point: Point) -> str:
 
 
 def _mark(x: Axis, mark: Mark) -> str:
-    """Its name stands over it, as far as the drawing has room: beside it, it would stand over the next one."""
+    """The name goes above its line, as far as there is room; beside it, it would cover the next one."""
     left = _left(x, mark.x)
     half = _CHARACTER_WIDTH * len(mark.text) / 2
     middle = min(max(left, half), WIDTH - half)
@@ -282,7 +282,7 @@ def _bar(x: Axis, y: Axis, bar: Bar) -> str:
 
 
 def _grid(x: Axis, y: Axis, grid: Grid) -> str:
-    """One path for each shade, fields side by side as one: a rectangle for each would be half of a page."""
+    """One path per shade, with adjacent fields joined: a rectangle for each would take up half of a page."""
     paths: dict[int, list[str]] = {}
     lefts, tops = [round(_left(x, edge)) for edge in grid.x], [_top(y, edge) for edge in grid.y]
     for row, (bottom, top) in zip(grid.values, pairwise(tops), strict=True):
@@ -334,7 +334,7 @@ def _y_axis(axis: Axis) -> str:
 
 
 def labels(axis: Axis) -> tuple[list[str], str]:
-    """The labels of the ticks, and the title; a unit that all of them share is written in the title, once."""
+    """The tick labels and the title; a unit that all labels share moves into the title."""
     texts = [axis.show(tick) if tick else "0" for tick in axis.ticks]
     units = {text.partition(" ")[2] for text in texts if text != "0"}
     if len(units) != 1 or units == {""} or axis.is_date:
@@ -383,7 +383,7 @@ def _binary_ticks(low: float, high: float) -> tuple[float, ...]:
 
 
 def _decimal_ticks(low: float, high: float) -> tuple[float, ...]:
-    """The closest spacing of 1-2-5 that is not crowded; over less than that, equal differences."""
+    """The closest 1-2-5 spacing that is not crowded; over a short range, equal differences."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     every = max(1, math.ceil((last - first) / _TICK_COUNT_MAX))
     for factors, stride in (((1, 2, 5), 1), ((1, 3), 1), ((1,), every)):

@@ -1,6 +1,6 @@
 """Knows what applications were heard to do, what they would gain, and what probes cost them, for the report.
 
-Any user of the host can send what is shown here, so names are text that somebody chose.
+Any user of the host can send this data, so its names are arbitrary text.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class HeardApi:
     api: str
     region: str
     call_count: int
-    calls_per_second: float  # while it was listened
+    calls_per_second: float  # while penstock was listening
     attempt_count: int
     in_flight_count_mean: float
     in_flight_count_max: float
@@ -44,13 +44,13 @@ class HeardApi:
     latency_seconds_p99: float
     retry_count: int
     refused_count: int
-    refused_fraction_max: float  # of the attempts of one minute
+    refused_fraction_max: float  # of the attempts in one minute
     failed_count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeardGain:
-    """What today's advice would bring an application."""
+    """What today's advice would gain an application."""
 
     operation: str
     region: str
@@ -79,7 +79,7 @@ class ClientFindings:
 
     @property
     def sentences(self) -> list[str]:
-        """What it would gain, and what warns."""
+        """What it would gain, and warnings."""
         return [one.sentence for one in self.advice] + [
             f"{api.service} {api.api}: {api.refused_fraction_max:.0%} of the attempts of one minute were refused"
             for api in self.apis
@@ -88,7 +88,7 @@ class ClientFindings:
 
 
 def clients(material: Material) -> tuple[ClientFindings, ...]:
-    """Whoever would gain most first; then whom services refuse most."""
+    """The largest gain first; then those with the most refusals."""
     by_sender: defaultdict[tuple[Application, int | None], list[ClientHour]] = defaultdict(list)
     for hour in material.client_hours:
         application = Application(name=hour.name, product=hour.product, version=hour.version)
@@ -184,7 +184,7 @@ def _gains(material: Material, heard: Iterable[Series]) -> Iterable[HeardGain]:
 def _advice(
     material: Material, operation: str, region: str, payload_size_bytes: int
 ) -> Recommendation[Any] | None:
-    """The ordinary one of the place, for about this size; of any region, where the SDK told none."""
+    """The ordinary advice of the place for about this size; of any region, if the SDK named none."""
     of_operation = [
         one
         for one in material.recommendations

@@ -1,4 +1,4 @@
-"""Knows the figures of what happened over time and of single requests: the course, the hours of the day, the tails."""
+"""Knows the figures about time and single requests: the course, the surface, the hours of the day, the tails."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from penstock.report.rhythm import (
 from penstock.report.wording import date_words, percent, span, times_words
 from penstock.units import counted, format_bytes, label, number, quantity
 
-POINT_COUNT_MAX = 600  # single points; more are drawn as how many there are
+POINT_COUNT_MAX = 600  # single points; with more, their density is drawn
 _SIZE_COUNT_MAX = 4  # lines of one figure
 _TABLE_ROW_COUNT_MAX = 12
 _RATIO_MIN, _RATIO_MAX = 0.05, 5.0
@@ -37,7 +37,7 @@ _HOUR_SECONDS = 3600.0
 
 
 def course_figure(place: PlaceFindings) -> Figure | None:
-    """Everything that was measured over time, beside what the newest fit expects of its setting."""
+    """All measurements over time, relative to what the newest fit expects of their settings."""
     if len(place.course) < 2:
         return None
     density = place.course_density
@@ -87,7 +87,7 @@ def course_figure(place: PlaceFindings) -> Figure | None:
 
 
 def _apart(moments: Sequence[float], least: float) -> list[tuple[float, bool]]:
-    """Each with whether it is at least so far behind the last one of which that was said."""
+    """Each moment, and whether it is at least this far from the last one for which that was true."""
     found: list[tuple[float, bool]] = []
     told = -math.inf
     for at in sorted(moments):
@@ -113,7 +113,7 @@ def _dots(place: PlaceFindings) -> list[chart.Layer]:
 
 
 def counted_grid(density: Density) -> chart.Grid:
-    """How many there are in each field."""
+    """A heat map of the counts."""
     return chart.Grid(
         x=density.x,
         y=density.y,
@@ -131,7 +131,7 @@ def _by_day(course: Sequence[Sample]) -> Table:
     rows = []
     for day, samples in list(days.items())[-_TABLE_ROW_COUNT_MAX:]:
         ratios = [math.exp(one.log_ratio) for one in samples for _ in range(one.count)]
-        # Of an hour that was added up its middle alone is known.
+        # For an hour that was summed up, only its median is known.
         is_whole = len(ratios) == len(samples)
         ends = (times_words(min(ratios)), times_words(max(ratios))) if is_whole else ("-", "-")
         rows.append((day, number(len(ratios)), times_words(median(ratios)), *ends))
@@ -139,7 +139,7 @@ def _by_day(course: Sequence[Sample]) -> Table:
 
 
 def surface_figure(place: PlaceFindings) -> Figure | None:
-    """What is expected of two knobs at a time, stronger where it is more."""
+    """The expected value over two knobs at a time, stronger where it is larger."""
     surface = place.surface
     if surface is None or min(len(surface.first), len(surface.second)) < 2:
         return None
@@ -176,7 +176,7 @@ def surface_figure(place: PlaceFindings) -> Figure | None:
 
 
 def _marked(place: PlaceFindings, surface: Surface) -> list[tuple[str, tuple[float, float], str]]:
-    """Name, place on the map and colour of the advice, and of what clients do by themselves."""
+    """Name, position on the map and colour of the advice, and of clients' defaults."""
     marked = [("advised", surface.advised, "c1")]
     verdict, (x_name, y_name) = place.verdict, surface.knobs
     if verdict is not None and verdict.payload_size_bytes == surface.context.payload_size_bytes:
@@ -188,13 +188,13 @@ def _marked(place: PlaceFindings, surface: Surface) -> list[tuple[str, tuple[flo
 
 
 def _edges(values: Sequence[float]) -> list[float]:
-    """Between each two values, by ratio, and as far beyond the ends."""
+    """Edges halfway between values, by ratio, and as far beyond the ends."""
     middles = [math.sqrt(a * b) for a, b in pairwise(values)]
     return [values[0] ** 2 / middles[0], *middles, values[-1] ** 2 / middles[-1]]
 
 
 def hours_figure(place: PlaceFindings) -> Figure | None:
-    """By the hour of the day, and whether that is more than chance."""
+    """By the hour of the day, and whether the difference is more than chance."""
     rhythm = next((r for r in place.rhythms if r.question == "hour of the day"), None)
     if rhythm is None:
         return None
@@ -247,7 +247,7 @@ def _rhythm_words(found: Sequence[Rhythm]) -> str:
 
 
 def study_figure(study: Study) -> Figure:
-    """What a model shows of its physics beside its knobs."""
+    """A result of a model beyond its knobs."""
     seen_x = [*(v for t in study.traces for v in t.x), *(s.x for s in study.sightings), *study.marks.values()]
     seen_y = [*(e.expected for t in study.traces for e in t.y), *(s.y for s in study.sightings)]
     x = _study_axis(study.x_name, seen_x, is_log=study.is_x_log, is_dated=study.is_x_dated)
@@ -308,7 +308,7 @@ def _study_table(study: Study) -> Table:
 
 
 def spread_figures(place: PlaceFindings) -> list[Figure]:
-    """How long single requests took: one figure for each kind, a line for each size."""
+    """How long single requests took: a figure for each kind, with a line for each size."""
     names = list(dict.fromkeys(spread.name for spread in place.spreads))
     return [_spread_figure(place, name, [s for s in place.spreads if s.name == name]) for name in names]
 
@@ -351,7 +351,7 @@ def _spread_figure(place: PlaceFindings, name: str, found: Sequence[Spread]) -> 
 
 
 def _spread_words(name: str, shown: Sequence[Spread]) -> str:
-    """What the middle and the tail are, what sending again would gain, and what goes with what."""
+    """The median and the tail, what hedging would gain, and the correlation."""
     words = []
     for spread in shown[:2]:
         said = (
@@ -383,7 +383,7 @@ def _spread_table(place: PlaceFindings, name: str, found: Sequence[Spread]) -> T
             "p50": lambda s: quantity(name, s.p50_seconds),
             "p90": lambda s: quantity(name, s.p90_seconds),
             "p99": lambda s: quantity(name, s.p99_seconds),
-            # Of fewer requests it would be the slowest one.
+            # With fewer requests it would just be the slowest one.
             "p99.9": lambda s: quantity(name, s.p999_seconds) if s.count >= 10 * COUNT_MIN else "-",
             "sent again after": lambda s: hedged(s, lambda hedge: quantity(name, hedge.delay_seconds)),
             "then p99": lambda s: hedged(s, lambda hedge: quantity(name, hedge.p99_seconds)),

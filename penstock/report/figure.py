@@ -1,4 +1,4 @@
-"""Knows what a figure is: a drawing, a legend, and the table beside it that says the same in numbers."""
+"""Knows what a figure is: a drawing, a legend, and a table with the same numbers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Table:
 
 
 def table_of(rows: Iterable[RowT], columns: Mapping[str, Callable[[RowT], str]]) -> Table:
-    """A row of text for each of these: what stands below each heading."""
+    """A table with a row for each item; `columns` maps a heading to the function that gives its cell."""
     cells = tuple(columns.values())
     return Table(tuple(columns), tuple(tuple(cell(row) for cell in cells) for row in rows))
 
@@ -36,21 +36,21 @@ class Key:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A drawing, what it shows, and the same in numbers."""
+    """A drawing, its description, and a table with the same numbers."""
 
     title: str
     description: str
     svg: str
-    live: str  # the same as data for the page's script
+    live: str  # the drawing as data for the page's script
     keys: tuple[Key, ...]
     table: Table
-    anchor: str = ""  # its name on the page, within its place
+    anchor: str = ""  # unique within its place
 
 
 def drawn(
     drawing: tuple[Axis, Axis, Sequence[Layer]], *, title: str, description: str, **rest: Any
 ) -> Figure:
-    """The figure of two axes and layers; `rest` is legend, table and perhaps anchor (Any: of several types)."""
+    """The figure of two axes and layers; `rest` is the legend, the table and perhaps an anchor (Any: several types)."""
     x, y, layers = drawing
     svg = draw(title, description, x, y, layers)
     return Figure(title=title, description=description, svg=svg, live=live(title, x, y, layers), **rest)

@@ -1,4 +1,4 @@
-"""Knows which figures a page shows, and the table beside each that says the same in numbers."""
+"""Knows which figures a page shows, and the table with the same numbers beside each."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from penstock.report.wording import date_words, interval, knob_value, percent, s
 from penstock.units import counted, format_bytes, label, number, quantity
 from penstock.vocabulary import Cost, Origin, Recommendation, Setting, knobs
 
-_CLIENT_COUNT_MAX = 5  # that have a colour of their own
+_CLIENT_COUNT_MAX = 5  # colours for clients
 _TABLE_ROW_COUNT_MAX = 12
 _STEP_COUNT_MAX = 200
 _RETRY_DAY_COUNT_MAX = 60
 _DAY_SECONDS = 86400.0
-_SEEN_FRACTION = 0.999  # of all measurements, within the height of a curve
+_SEEN_FRACTION = 0.999  # of all measurements must be visible within a curve's height
 
 
 def place_figures(place: PlaceFindings) -> list[Figure]:
@@ -62,7 +62,7 @@ def place_figures(place: PlaceFindings) -> list[Figure]:
 
 
 def spend_figures(report: Report) -> list[Figure]:
-    """One for each kind of cost that was spent at all."""
+    """A figure for each kind of cost that was spent."""
     if not report.spending:
         return []
     spent = [f.name for f in fields(Cost) if any(getattr(s.cost, f.name) for s in report.spending)]
@@ -81,7 +81,7 @@ def _curve_figure(place: PlaceFindings, curve: Curve) -> Figure:
     x = _knob_axis(curve, density)
     heights = [*_heights(curve, measured), *([density.y_within(_SEEN_FRACTION)] if density else [])]
     y = chart.linear_axis(label(metric), heights, name=metric)
-    if density:  # which holds those as well that do not belong on the curve
+    if density:  # it also counts those that are off the curve
         measured = [m for m in measured if is_on_curve(curve, m, advised) or _has_trouble(m)]
     colours, clients = _colours(place), _client_points(place, curve, metric)
     layers: list[chart.Layer] = [
@@ -134,7 +134,7 @@ def _curve_points(
     advised: Setting,
     colours: Mapping[str, Key],
 ) -> list[chart.Point]:
-    """Those that belong on the curve last, so that they lie on top; what was before a change does not."""
+    """The measurements; those on the curve come last, to lie on top. Those before a change are off the curve."""
 
     def belongs(m: Measured) -> bool:
         return is_on_curve(curve, m, advised) and place.is_about_now(m.started_at)
@@ -152,7 +152,7 @@ def _curve_points(
 
 
 def _client_points(place: PlaceFindings, curve: Curve, metric: str) -> list[chart.Layer]:
-    """Where each known client stands by itself; what it reaches there is less by what its other knobs cost."""
+    """Where each client stands by default, at the value it reaches, which its other knobs may reduce."""
     verdict = place.verdict
     if verdict is None or verdict.payload_size_bytes != curve.context.payload_size_bytes:
         return []
@@ -172,7 +172,7 @@ def _client_points(place: PlaceFindings, curve: Curve, metric: str) -> list[char
 
 
 def _heights(curve: Curve, measured: Sequence[Measured]) -> list[float]:
-    """What must be seen: points and curve in full, the band up to twice that."""
+    """The values that must be visible: points and curve in full, the band up to twice their height."""
     seen = [*(m.value for m in measured), *(e.expected for e in curve.expected)]
     return [*seen, min(max(e.high for e in curve.expected), 2 * max(seen))]
 
@@ -317,12 +317,12 @@ def _retries_figure(found: Retries) -> Figure:
 
 
 def _moved(place: PlaceFindings, history: History) -> bool:
-    """Whether it is worth a figure: it changed, and the context was measured."""
+    """Whether it is worth a figure: the advice changed, and its context was measured."""
     return len(_changes(history)) > 1 and any(c.context == history.context for c in place.curves)
 
 
 def _changes(history: History) -> list[Recommendation[Any]]:
-    """In more than what limits, on which every other fit changes its mind."""
+    """Changes in more than the bottleneck, which varies from fit to fit."""
     alike = groupby(history.recommendations, key=lambda r: (r.setting, r.basis))
     return [next(group) for _, group in alike][-_STEP_COUNT_MAX:]
 
@@ -421,7 +421,7 @@ def _day_axis(days: Sequence[date]) -> chart.Axis:
 
 
 def _stacked(day: date, parts: Sequence[tuple[float, str, str]]) -> list[chart.Layer]:
-    """One above the other: how high each is, its colour, and what it is called."""
+    """Stacked bars, each with its height, colour and title."""
     bars: list[chart.Layer] = []
     x_low, x_high = (_midnight(day) + share * _DAY_SECONDS for share in (0.1, 0.9))
     height = 0.0
@@ -458,7 +458,7 @@ def _point(
 
 
 def _colours(place: PlaceFindings) -> dict[str, Key]:
-    """A colour for each origin, the same in all figures of a place; what is beyond the fourth shares the last."""
+    """A colour for each origin, the same in all figures of a place; those beyond the fourth share the last."""
     names = sorted({_who(m) for m in place.measured}, key=lambda name: (name != "probe", name))
     last = _CLIENT_COUNT_MAX - 1
     keys = {name: Key(f"c{n}", name) for n, name in enumerate(names[:last])}

@@ -1,4 +1,4 @@
-"""Knows what the first screen shows of each place, in words and small drawings: page and Markdown say the same."""
+"""Knows what the first screen shows of each place, in words and small drawings, for both page and Markdown."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from penstock.units import counted, format_bytes, format_seconds, label, number,
 from penstock.vocabulary import Basis, Estimate, Origin, Setting, setting_values
 
 STRIP_DAY_COUNT_MAX = 60
-COPY_COUNT_SHOWN = 4  # open to the eye; the others are one click away
+COPY_COUNT_SHOWN = 4  # visible at once; the others are one click away
 CARD_COUNT_MAX = 4  # with more places, a table comes first
 _BAR_WIDTH, _BAR_HEIGHT = 120, 14
 _SURE = {
@@ -42,9 +42,9 @@ _SURE = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstScreen:
-    """One place."""
+    """The first screen of one place."""
 
-    number: int  # of its section on the page
+    number: int  # of the place's section on the page
     name: str
     size: str
     sentence: str
@@ -53,17 +53,17 @@ class FirstScreen:
     limit: str
     fresh: str
     cost: str
-    copies: tuple[Copy, ...]  # of the clients that most use
+    copies: tuple[Copy, ...]  # for the most used clients
     other_copies: tuple[Copy, ...]
-    gains: tuple[tuple[ClientGain, str], ...]  # each with its drawing, SVG
+    gains: tuple[tuple[ClientGain, str], ...]  # each with its drawing as SVG
     facts: tuple[tuple[str, str], ...]
     changes: tuple[str, ...]
-    strip: str  # SVG: on which days it was measured
+    strip: str  # SVG of the days with measurements
     is_warning: bool
 
 
 def first_screens(report: Report) -> list[FirstScreen]:
-    """Of all places with advice, those first where most is to be gained; what is out of date comes last."""
+    """All places with advice, the largest gain first; expired advice comes last."""
     shown = [
         (findings.verdict, _first_screen(number, findings, findings.verdict, report))
         for number, findings in enumerate(report.places, start=1)
@@ -101,7 +101,7 @@ def _first_screen(section: int, place: PlaceFindings, verdict: PlaceVerdict, rep
 
 
 def _told(place: PlaceFindings) -> list[str]:
-    """What happened here, a sentence each: the rhythm, and what is newest of the rest, as much as a screen bears."""
+    """What happened at the place, a sentence each: the rhythm, and the newest of the rest that fit a screen."""
     rhythmic = [rhythm_sentence(rhythm) for rhythm in place.rhythms if rhythm.is_significant]
     changes = [change_sentence(change, place.value_metric) for change in reversed(place.news)]
     failures = []
@@ -139,7 +139,7 @@ _MOVED = {"bytes_per_second": (1e12, "1 TB"), "messages_per_second": (1e6, "a mi
 def _worth(
     metric: str, expected: Estimate, advice: Advice, gains: tuple[ClientGain, ...]
 ) -> list[tuple[str, str]]:
-    """What the gain over the first client is in time, where there is one, and in money, where settings differ in it."""
+    """What the gain over the first client is worth: in time if there is a gain, in money if prices differ."""
     found, derived = [], advice.recommendation.derived
     for ending, (amount, words) in _MOVED.items():
         if metric.endswith(ending) and gains and gains[0].gain.low > 1.0:
@@ -175,7 +175,7 @@ def _sure(place: PlaceFindings, basis: Basis) -> str:
 def _refutation(
     metric: str, expected: Estimate | None, advice: Advice, gains: tuple[ClientGain, ...]
 ) -> list[tuple[str, str]]:
-    """What anybody can measure who does not believe it."""
+    """The measurements that would refute the verdict, for readers who doubt it."""
     default = advice.default_expected
     if expected is None or default is None or not gains:
         return []
@@ -188,7 +188,7 @@ def _refutation(
 
 
 def _tried(place: PlaceFindings, advice: Advice) -> list[tuple[str, str]]:
-    """What probes of the same size got from other settings, while the place was what it is now."""
+    """What probes of this size measured with other settings, while the place was as it is now."""
     setting, size = advice.recommendation.setting, advice.payload_size_bytes
     mine = _thread_count(setting)
     groups: dict[str, list[float]] = {"fewer threads": [], "as many threads": [], "more threads": []}
@@ -212,14 +212,14 @@ def _tried(place: PlaceFindings, advice: Advice) -> list[tuple[str, str]]:
 
 
 def _reach(metric: str, values: list[float]) -> str:
-    """``18 to 144 MB/s (3 measurements)``; of one measurement just the one value."""
+    """``18 to 144 MB/s (3 measurements)``; for one measurement only its value."""
     low, high = min(values), max(values)
     words = span(metric, Estimate(low, low, high)) if low < high else quantity(metric, low)
     return f"{words} ({counted(len(values), 'measurement')})"
 
 
 def _thread_count(setting: Setting) -> float:
-    """All threads: of a queue those that send, receive and delete."""
+    """All threads; for a queue the sum of senders, receivers and deleters."""
     return sum(value for name, value in setting_values(setting).items() if name.endswith("thread_count"))
 
 
@@ -240,14 +240,14 @@ def _limits(place: PlaceFindings, advice: Advice) -> list[tuple[str, str]]:
 
 
 def _why_not(advice: Advice) -> str:
-    """Of a large object whose requests are few; small ones are many."""
+    """The reason, for a large object that has few requests; small objects have many."""
     setting, size = advice.recommendation.setting, advice.payload_size_bytes
     count = math.ceil(size / getattr(setting, "request_size_bytes", math.inf))
     return f", as each of its {count} requests has one" if 1 < count <= setting.thread_count else ""
 
 
 def _cost(verdict: PlaceVerdict, *, is_in_full: bool = False) -> str:
-    """In money; in full also in what else others on the host and the way may have felt."""
+    """The cost in money; in full, also bytes moved and probing time, which others on the host may have felt."""
     if verdict.spent is None or not verdict.usd_period_seconds:
         return "nothing was spent"
     words = _usd(verdict.spent.usd)
@@ -276,7 +276,7 @@ def _bar(gain: Estimate, low: float, high: float) -> str:
 
 
 def _strip(days: tuple[tuple[date, int], ...]) -> str:
-    """A cell for each day up to the last that was measured on, darker where more was: 0 for none, else 1 to 4."""
+    """A cell for each day up to the last with measurements, darker with more: 0 for none, else 1 to 4."""
     if not days:
         return ""
     counts, last = dict(days), days[-1][0]

@@ -1,4 +1,4 @@
-"""Knows the figures of whether it was right: what had been foreseen, and what the advice of its time lost."""
+"""Knows the figures about whether penstock was right: predictions, and what the advice of its time lost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOST_MIN = 0.005
 
 
 def foreseen_figure(place: PlaceFindings) -> Figure | None:
-    """Each measurement over what was expected of it before it was made, with the interval that was given then."""
+    """Each measurement over its prediction from before, with the interval that was given then."""
     pairs = [
         (m, m.promised)
         for m in place.measured
@@ -65,7 +65,7 @@ def foreseen_figure(place: PlaceFindings) -> Figure | None:
 
 
 def regret_figure(place: PlaceFindings) -> Figure | None:
-    """What the advice of its time lost beside what is advised today; none where it lost nothing worth a figure."""
+    """What the advice of its time lost against today's advice; None if it lost too little for a figure."""
     steps = place.regrets[-_STEP_COUNT_MAX:]
     newest_at = place.newest_observation_at
     if newest_at is None or len(steps) < 2 or max(s.lost_fraction for s in steps) < _LOST_MIN:

@@ -1,7 +1,7 @@
-"""Knows what a page may run: the drawings as data for a script, the script and its libraries, and their hashes.
+"""Knows what a page may run: drawings as data for a script, the script and its libraries, and their hashes.
 
-Everything is in the page itself. Observable Plot and d3 are kept beside this file as npm has them, by version and
-hash (`vendored/vendored.toml`); a page's own policy admits these texts and no other.
+The page contains everything. Observable Plot and d3 are kept beside this file as npm publishes them, by version and
+hash (`vendored/vendored.toml`); the page's own content security policy admits these texts and no others.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OWN = "templates/report.js"
 
 @cache
 def scripts() -> tuple[str, ...]:
-    """The texts in the order in which they run."""
+    """The scripts, in the order in which they run."""
     return tuple(
         resources.files("penstock.report").joinpath(name).read_text(encoding="utf-8").strip()
         for name in (*LIBRARIES, OWN)
@@ -31,13 +31,13 @@ def scripts() -> tuple[str, ...]:
 
 @cache
 def script_hashes() -> str:
-    """What the page's policy admits, in its own words."""
+    """The hashes of the scripts, as a content security policy lists them."""
     digests = (hashlib.sha256(text.encode()).digest() for text in scripts())
     return " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
 
 
 def live(title: str, x: Axis, y: Axis, layers: Sequence[Layer]) -> str:
-    """The figure as JSON that may stand in a page: nothing in it ends the element around it."""
+    """The figure as JSON that is safe inside a page: nothing in it closes the element around it."""
     document = {"title": title, "x": _axis(x), "y": _axis(y), "layers": _layers(layers)}
     return json.dumps(document, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
@@ -56,9 +56,9 @@ def _axis(axis: Axis) -> dict[str, object]:
 
 
 def _layers(layers: Sequence[Layer]) -> list[dict[str, object]]:
-    """One entry for each line and band, and one for all points or bars that look alike.
+    """One entry for each line and band, and one for all points or bars of the same style.
 
-    What a point or bar is called stands once in the page, in the still drawing: `told` is which of them it is there.
+    A point's or bar's title occurs only in the static drawing; `told` is its index there.
     """
     told, found = 0, list[dict[str, object]]()
     alike: dict[tuple[str, str], dict[str, list[object]]] = {}
@@ -115,7 +115,7 @@ def _add(alike: dict[tuple[str, str], dict[str, list[object]]], kind: str, css: 
 
 
 def _short(value: float) -> float | int | None:
-    """Four digits are more than a screen has; dates need ten. What is whole is written without a point."""
+    """Four digits suffice for a screen; dates need ten. Whole numbers are written without a decimal point."""
     if not math.isfinite(value):
         return None
     short = float(f"{value:.10g}" if 1e8 < abs(value) < 1e10 else f"{value:.4g}")

@@ -1,4 +1,4 @@
-"""Knows the report as Markdown, for tickets, mail and terminals: the words and tables of the page, no figures."""
+"""Knows the report as Markdown, for tickets, mail and terminals: the page's text and tables, without figures."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from penstock.report.wording import date_words, place_words
 from penstock.units import counted
 
 _SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_{}[]<>#|~!&$"})
-# On the one page.
+# On the short page.
 _PLACE_COUNT_MAX, _WARNING_COUNT_MAX, _CLIENT_COUNT_MAX, _DIFFERENCE_COUNT_MAX = 12, 6, 3, 6
 _CHANGE_COUNT_MAX = 4
 
 
 def render_markdown(report: Report, *, is_full: bool = False) -> str:
-    """What fits into a chat; with everything that has words or tables where that is asked for."""
+    """One page for a chat; with `is_full`, everything that can be said in words or tables."""
     return "\n".join(_lines(report) if is_full else _page(report)) + "\n"
 
 
 def markdown_tables(title: str, lead: str, tables: Iterable[tuple[str, Table]]) -> str:
-    """Tables alone, each with its name."""
+    """Tables alone, each with its title."""
     lines = [f"# {title}", "", escape(lead)]
     for name, table in tables:
         lines += ["", f"## {name}", *(_table(table) if table.rows else ("", "Nothing."))]
@@ -35,13 +35,13 @@ def markdown_tables(title: str, lead: str, tables: Iterable[tuple[str, Table]]) 
 
 
 def escape(text: str) -> str:
-    """Text as it stands, in one line: nothing in it is a mark, a link or a cell, or moves a terminal."""
+    """The text in one line, with nothing that Markdown or a terminal would interpret."""
     line = " ".join(text.split()).translate(_SPECIAL)
     return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in line)
 
 
 def _page(report: Report) -> Iterator[str]:
-    """The verdicts, what warns, and nothing else: in detail of one place, a few lines of each of several."""
+    """The verdicts and warnings; more detail of one place, a few lines for each of several."""
     screens, changes_left = first_screens(report), _CHANGE_COUNT_MAX
     yield f"**penstock**, {date_words(report.generated_at)} UTC, from {escape(report.source)}"
     for screen in screens[:_PLACE_COUNT_MAX]:
@@ -112,7 +112,7 @@ def _heard(report: Report) -> Iterator[str]:
 
 
 def _verdicts(report: Report) -> Iterator[str]:
-    """The first screen: what fits into a chat."""
+    """The verdicts: what fits into a chat."""
     for screen in first_screens(report):
         yield from ("", f"## {escape(screen.name)}, {escape(screen.size)}")
         yield from ("", f"**{escape(screen.sentence)}**")

@@ -1,4 +1,4 @@
-"""Knows the report as one HTML page that fetches nothing, runs nothing but its own script, and prints."""
+"""Knows the report as one HTML page that fetches nothing, runs only its own script, and can be printed."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from penstock.report.remarks import SPENT, cost_words
 from penstock.report.summary import advice_rows, comparison_table, evidence_tables, seen_words
 from penstock.vocabulary import knobs
 
-PAPER_ROW_COUNT_MAX = 25  # of a table
-_BUFFERED_COUNT = 1000  # pieces of the template that are written together
+PAPER_ROW_COUNT_MAX = 25  # rows of a printed table
+_BUFFERED_COUNT = 1000  # pieces of the template per write
 
 
 def render_html(report: Report, experiments: str = "") -> Iterator[str]:
-    """The page, piece by piece: of many places it is never held as a whole. `experiments` are sections, in HTML."""
+    """The page, piece by piece, so that it is never in memory as a whole. `experiments` are sections in HTML."""
     environment = _environment()
     environment.filters.update(
         date=wording.date_words,
@@ -51,12 +51,12 @@ def render_html(report: Report, experiments: str = "") -> Iterator[str]:
 
 
 def render_tables(title: str, lead: str, tables: Iterable[tuple[str, Table]]) -> str:
-    """A page of tables alone, each with its name."""
+    """A page of tables alone, each with its title."""
     return _environment().get_template("tables.html").render(title=title, lead=lead, tables=tables)
 
 
 def _environment() -> jinja2.Environment:
-    """Whatever comes from the database is escaped; only figures, which escape by themselves, are marked as safe."""
+    """Everything from the database is escaped; only figures, which escape themselves, are marked as safe."""
     return jinja2.Environment(
         loader=jinja2.PackageLoader("penstock.report"),
         autoescape=True,
@@ -76,7 +76,7 @@ def _place(place: PlaceFindings, report: Report) -> dict[str, Any]:
     return {
         "anchor": anchor,
         "ids": ids,
-        # What commands may name and no figure draws, such as a knob that changes little, leads to the first figure.
+        # Anchors that commands may name and no figure has, as of a knob with little effect, lead to the first figure.
         "undrawn": sorted(f"{anchor}.{name}" for name in {*told, anchors.PREDICTED} - set(first)),
         "findings": place,
         "seen": seen_words(place, report.generated_at),

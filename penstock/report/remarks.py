@@ -1,4 +1,4 @@
-"""Knows what a reader should be told: rules with a code, a title, and the reason in numbers and thresholds."""
+"""Knows what to point out to a reader: rules with a code, a title, and the reason with numbers and thresholds."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from penstock.vocabulary import WIDE_FACTOR, Basis, Cost
 THROTTLED_FRACTION = 0.01
 FAILED_FRACTION = 0.02
 INCONCLUSIVE_FRACTION = 0.2
-COVERAGE_FRACTION = 0.8  # of measurements within a 90 % interval; fewer means that it is too narrow
+COVERAGE_FRACTION = 0.8  # of measurements within their 90 % intervals; with fewer, these are too narrow
 JUDGED_COUNT_MIN = 10
 BUDGET_FRACTION = 0.9
-_CLIENT_COUNT_MAX = 3  # that are named
-HELPS_FROM = 0.1  # of the value: twice the connections that bring less are no help
+_CLIENT_COUNT_MAX = 3  # named in a remark
+HELPS_FROM = 0.1  # if twice the connections gain less than this fraction, more of them do not help
 
-_TROUBLES = (  # by the count of each measurement
+_TROUBLES = (  # the field that counts it, code, title, threshold
     ("throttled_count", "throttled", "The service throttled requests", THROTTLED_FRACTION),
     ("failed_count", "failed-requests", "Requests failed", FAILED_FRACTION),
 )
@@ -87,7 +87,7 @@ def _about_age(place: PlaceFindings, report: Report) -> Iterator[Remark]:
 
 
 def _about_limits(place: PlaceFindings) -> Iterator[Remark]:
-    """For the ordinary demand: what limits, and what twice as much would bring. Alike advice shares a remark."""
+    """What limits ordinary advice, and what twice as much would bring. Advice with the same limit shares a remark."""
     groups: dict[str, list[Advice]] = defaultdict(list)
     for advice in place.ordinary_advice:
         if advice.recommendation.basis is not Basis.DEFAULT:
@@ -113,7 +113,7 @@ def _limit_reason(place: PlaceFindings, advice: Advice) -> str:
         much = percent(abs(gain))
         change = "no difference" if much in {"0 %", "0.0 %"} else f"{much} {'more' if gain > 0 else 'less'}"
         words += f", twice the threads {change}"
-        if made.bottleneck == "connections" and gain < HELPS_FROM:  # else one would contradict the other
+        if made.bottleneck == "connections" and gain < HELPS_FROM:  # explains the apparent contradiction
             words += ", as there is little work here for more of them"
     return words
 
@@ -205,7 +205,7 @@ def _about_reports(place: PlaceFindings) -> Iterator[Remark]:
 
 
 def likeliest_failure(place: PlaceFindings) -> str:
-    """Why most probes could not measure."""
+    """The most frequent reason why probes could not measure."""
     reason, count = Counter(i.reason for i in place.inconclusives).most_common(1)[0]
     return f"most often ({_times(count)}): {reason}"
 
@@ -241,7 +241,7 @@ def _about_all(report: Report) -> Iterator[Remark]:
 
 
 def _dearest_day(report: Report, name: str, operation: str | None = None) -> tuple[date, float] | None:
-    """On which most was spent of a field of costs, and how much: by all operations, or by one."""
+    """The day on which most was spent of a field of `Cost`, and how much, by one operation or by all."""
     days: dict[date, float] = defaultdict(float)
     for spend in report.spending:
         if operation in {None, spend.operation}:
@@ -278,7 +278,7 @@ def _about_dollars(report: Report, operation: str, limit: float) -> Iterator[Rem
     )
 
 
-SPENT = {  # each field of a cost, in the words of who pays for it
+SPENT = {  # the fields of `Cost`, in words for whoever pays
     "transferred_bytes": "bytes moved",
     "request_count": "requests",
     "usd": "dollars",
@@ -288,7 +288,7 @@ SPENT = {  # each field of a cost, in the words of who pays for it
 
 
 def cost_words(name: str, amount: float) -> str:
-    """An amount of one field of a cost."""
+    """An amount of one field of `Cost`, in words."""
     if name.endswith("_bytes"):
         return format_bytes(amount)
     if name == "duration_seconds":

@@ -1,4 +1,4 @@
-"""Knows the rows of advice, parameters and failures in words, as the page and the Markdown both show them."""
+"""Knows the tables of advice, parameters and failures as text, for both the page and the Markdown."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class AdviceRow:
     """One line of the table of advice."""
 
     size: str
-    demand: str  # empty for the ordinary one
+    demand: str  # empty for the ordinary demand
     knobs: tuple[tuple[str, str], ...]  # name and value
     derived: str
     expected: str
     interval: str
-    gain: str  # over what the SDK does by itself
+    gain: str  # over the SDK's defaults
     default: str
     basis: str
     age: str
@@ -74,10 +74,10 @@ def _advice_row(place: PlaceFindings, advice: Advice, now: datetime) -> AdviceRo
 
 
 def seen_words(place: PlaceFindings, now: datetime) -> str:
-    """What there is of a place, what was sent again, and what the fit makes of it.
+    """What was seen of a place, what had to be sent again, and how well the fit agrees.
 
     ``3 observations, 1 of them reported by applications, the newest 22 min ago; 0 probes without a result. ...``.
-    What applications reported is told apart: nobody else saw it.
+    Reports of applications are counted apart, because penstock did not see them itself.
     """
     words = counted(place.observation_count, "observation")
     if (reported_count := place.observation_count - place.measured_count) > 0:
@@ -97,7 +97,7 @@ def seen_words(place: PlaceFindings, now: datetime) -> str:
 
 
 def evidence_tables(place: PlaceFindings) -> list[tuple[str, Table]]:
-    """What is told of a place in tables alone, each by its title; those that hold nothing are left out."""
+    """The facts about a place that only tables show, by title; empty tables are left out."""
     tables = {
         "Whose reports were believed": _hearsay_table(place),
         "The physics": _parameter_table(place),
@@ -144,7 +144,7 @@ def _inconclusive_table(place: PlaceFindings) -> Table:
 
 
 def comparison_table(comparison: Comparison) -> Table:
-    """What was compared, a row for each place and size; what is certain first."""
+    """A row for each place and size that was compared; certain differences first."""
     ordered = sorted(comparison.differences, key=lambda d: not d.is_certain)
     return Table(
         ("place", comparison.one, comparison.other, "difference", "certain"),

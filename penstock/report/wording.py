@@ -1,4 +1,4 @@
-"""Knows how settings, places, intervals and ages are put into words."""
+"""Knows how to write settings, places, intervals and ages as text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def span(name: str, estimate: Estimate) -> str:
 
 
 def gain_span(gain: Estimate) -> str:
-    """See `ends`."""
+    """The interval of a gain; see `ends`."""
     return ends(number(gain.low), number(gain.high))
 
 
@@ -35,7 +35,7 @@ def times_words(ratio: float) -> str:
 
 
 def setting_words(setting: Setting) -> str:
-    """``thread count 24, part size 8 MiB``; a knob that stands at a bound of 0 says "none"."""
+    """``thread count 24, part size 8 MiB``; a knob at a bound of 0 reads "none"."""
     return ", ".join(f"{label(name)} {knob_value(setting, name)}" for name in knobs(setting))
 
 
@@ -46,14 +46,14 @@ def knob_value(setting: Setting, name: str) -> str:
 
 
 def place_words(place: Place) -> str:
-    """``s3 upload in eu-central-1 from c5.large``, with the class where it is not the usual one."""
+    """``s3 upload in eu-central-1 from c5.large``, with the service class unless it is "standard"."""
     usual = "" if place.service_class == "standard" else f", {place.service_class}"
     host = "" if place.instance_type == "unknown" else f" from {place.instance_type}"
     return f"{place.operation.replace('_', ' ')} in {place.region}{host}{usual}"
 
 
 def demand_words(demand: Demand) -> str:
-    """The aim, and what differs from the ordinary question."""
+    """The objective, and everything that differs from the ordinary demand."""
     ordinary = Demand()
     names = [f for f in Demand.__dataclass_fields__ if f != "objective"]
     stated = {n: getattr(demand, n) for n in names if getattr(demand, n) != getattr(ordinary, n)}
@@ -66,12 +66,12 @@ def mapping_words(values: Mapping[str, float]) -> str:
 
 
 def date_words(moment: datetime) -> str:
-    """``2026-01-05 14:02``, in UTC as everything is."""
+    """``2026-01-05 14:02``, in UTC."""
     return f"{moment:%Y-%m-%d %H:%M}"
 
 
 def age_words(moment: datetime | None, now: datetime) -> str:
-    """``22 min ago``; of a moment ahead, "in 22 min"."""
+    """``22 min ago``; for a moment ahead, "in 22 min"."""
     if moment is None:
         return "never"
     seconds = (now - moment).total_seconds()
@@ -85,12 +85,12 @@ def percent(fraction: float) -> str:
 
 
 def capital(words: str) -> str:
-    """The same as the beginning of a sentence."""
+    """The words with a capital first letter."""
     return words[:1].upper() + words[1:]
 
 
 def tied(text: str) -> str:
-    """The same, where no line breaks between a number and its unit."""
+    """The text with no-break spaces between numbers and their units."""
     return _BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", text)
 
 

@@ -1,1 +1,1 @@
-"""Published studies as tables of plans over the probes: in calibrated worlds of the lab, or on real services."""
+"""Published studies as tables of plans for the probes, in calibrated worlds of the lab or on real services."""

@@ -1,7 +1,7 @@
 """Knows where records of experiments are kept: a file for each experiment and form, a line for each step.
 
-A line is on the disk before the next step begins, so a run that was killed goes on where it was. What was begun under
-another table of plans is begun anew.
+A line is on disk before the next step begins, so a run that was killed can be resumed. Records of a different table of
+plans are ignored, and the run begins anew.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from penstock.tuning.state import users_directory
 
 
 class ArchiveError(Exception):
-    """The records cannot be kept; the message says what to do."""
+    """The records cannot be kept or read; the message says what to do."""
 
 
 def default_directory() -> Path:
-    """In the user's state directory."""
+    """A folder in the user's state directory."""
     return users_directory(os.environ) / "experiments"
 
 
 def beside(database_path: Path) -> Path:
-    """Where what was measured on real services is kept: beside the daemon's database."""
+    """The folder for measurements of real services: beside the daemon's database."""
     return database_path.parent / "experiments"
 
 
@@ -37,7 +37,7 @@ class Archive:
     """The records of one experiment in one form."""
 
     def __init__(self, directory: Path, experiment: Experiment, form: Form, *, place: str = "") -> None:
-        """`place` tells services apart: records of one are not those of another."""
+        """`place` names the services: records of one place are kept apart from those of another."""
         name = experiment.name if form is Form.LAB else f"{experiment.name}.{place or 'aws'}"
         self.path = directory / f"{name}.{form.value}.jsonl"
         self.experiment = experiment
@@ -45,7 +45,7 @@ class Archive:
         self._digest = digest(experiment.steps(form))
 
     def read(self) -> list[Record]:
-        """The newest of each step of this table of plans; a line that was cut short by a crash is none."""
+        """The newest record of each step of this table of plans; a line torn by a crash is ignored."""
         return list(
             {
                 line.record.label: line.record for line in _lines(self.path) if line.steps == self._digest
@@ -53,22 +53,22 @@ class Archive:
         )
 
     def records(self) -> Records:
-        """By label."""
+        """The records by label."""
         return Records(self.read(), is_here=self.form is not Form.LAB, is_short=self.form is Form.SHORT)
 
     def write(self, records: Sequence[Record]) -> None:
-        """These, in place of what is there."""
+        """Replace all records by these."""
         self.path.unlink(missing_ok=True)
         if records:
             self.append(*records)
 
     def text(self, records: Sequence[Record]) -> str:
-        """As a file has them."""
+        """The records in the file's format."""
         lines = [{"steps": self._digest, "record": asdict(record)} for record in records]
         return "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
 
     def append(self, *records: Record) -> None:
-        """Returns when they would survive `kill -9`."""
+        """Add records; when this returns, they would survive `kill -9`. Raises ArchiveError."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             is_torn = self.path.exists() and not self.path.read_bytes().endswith(b"\n")
@@ -83,7 +83,7 @@ class Archive:
 
 
 def newest(directory: Path, experiment: Experiment) -> Archive | None:
-    """What was measured last on real services, the full form or the short one."""
+    """The archive written last on real services, in the full or the short form."""
     paths = [
         path for form in ("full", "short") for path in directory.glob(f"{experiment.name}.*.{form}.jsonl")
     ]
@@ -94,7 +94,7 @@ def newest(directory: Path, experiment: Experiment) -> Archive | None:
 
 
 def measured(directory: Path, experiment: Experiment, others: Sequence[Path] = ()) -> Records:
-    """What was measured last here, and in other places, each of which is called as its file. Raises ArchiveError."""
+    """The newest records of this place, and of other places, each named like its file. Raises ArchiveError."""
     own = newest(directory, experiment)
     archives = {HERE: own.read()} if own is not None else {}
     forms = {digest(experiment.steps(form)): form for form in (Form.FULL, Form.SHORT)}
@@ -119,18 +119,18 @@ def measured(directory: Path, experiment: Experiment, others: Sequence[Path] = (
 
 
 def digest(steps: Sequence[Step]) -> str:
-    """Tells one table of plans from another."""
+    """A digest that identifies a table of plans."""
     return hashlib.sha256(repr(steps).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Line:
-    steps: str  # the digest of their table
+    steps: str  # digest of the table of plans
     record: Record
 
 
 def _lines(path: Path) -> list[_Line]:
-    """Those that are whole; of a file that is not there none."""
+    """The lines that are whole; none if there is no file."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except FileNotFoundError:

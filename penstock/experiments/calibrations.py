@@ -1,7 +1,7 @@
-"""Knows the lab worlds that were calibrated to the published studies: a path or a queue for each.
+"""Knows the lab worlds that are calibrated to the published studies: a path or a queue for each.
 
-What was fitted to which figure is said beside it, and in `facts.csv` figure by figure. What is not fitted comes from
-the text of the same source, or from another of the studies.
+Comments, and `facts.csv` figure by figure, say what was fitted to which figure. All other values come from the text of
+the same source, or of another of the studies.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from penstock.lab.sqs import ActionTruth, QueueTruth
 from penstock.trial.simulated_host import World
 
 MB = 1e6
-ETHERNET_SHARE = 1460 / 1538  # of the bits on a cable, bodies in full segments of TCP
+ETHERNET_SHARE = 1460 / 1538  # share of a cable's bits that are bodies, in full TCP segments
 
 
 def timed(request_seconds: float, message_seconds: float = 0.0, *, variation: float = 1.0) -> ActionTruth:
-    """A request, as chance has it in the published queue: as spread as an exponential time."""
+    """A request of the published queue; with a variation of 1 its duration is spread like an exponential time."""
     return ActionTruth(request_seconds=request_seconds, message_seconds=message_seconds, variation=variation)
 
 
-# Study 000: a sender that sends one message after the other, each in the 20 ms that study 003 gives for a request.
+# Study 000: a sender that sends one message after another, in the 20 ms that study 003 gives for a request.
 QUEUE = World(
     queue=QueueTruth(
         send=timed(0.020),
@@ -75,7 +75,7 @@ RAM_DISK = replace(
 # Four processors at 2.8 GHz instead of two at 2.6.
 FASTER = replace(RAM_DISK, cpu_rate_bytes_per_second=27 * MB * (4 * 2.8) / (2 * 2.6))
 
-ADDRESS_COUNT = 10  # of S3, as study 001 saw them
+ADDRESS_COUNT = 10  # addresses of S3 that study 001 saw
 
 # Study 001, 5. The host's rate is the 250 Mbit/s that Amazon advertised.
 READS_2007 = LinkTruth(
@@ -88,12 +88,12 @@ READS_2007 = LinkTruth(
     dips=Episodes(gap_seconds_mean=40.0, duration_seconds_mean=8.0, fraction_low=0.2, fraction_high=0.6),
 )
 WRITES_2007 = replace(READS_2007, service_latency_seconds_median=0.088, service_latency_sigma=0.3)
-COLD_READS_2007 = replace(READS_2007, cold_read_seconds=0.85)  # from a disk, where an object is larger
+COLD_READS_2007 = replace(READS_2007, cold_read_seconds=0.85)  # larger objects come from a disk
 SURGE = replace(READS_2007, drift=None, dips=None, service_latency_sigma=0.0, burstiness=0.1)
 
-# Study 001, 5.9. Each place has one number of its own, the round trip that its mean write asks for: the load balancers
-# of S3 let no more than a window of 65,535 bytes be under way on a connection (5.4). All else is the path from EC2. The
-# time of the service's disk and its spread are those of the reads from EC2 in the same table, whose weeks are later.
+# Study 001, 5.9. Each place has one number of its own, the round trip that its mean write requires: the load balancers
+# of S3 limit a connection to a window of 65,535 bytes (5.4). Everything else is the path from EC2. The time of the
+# service's disk and its spread are those of the reads from EC2 in the same table, from later weeks.
 PLACES = {
     place: replace(WRITES_2007, round_trip_seconds=seconds, window_bytes=65_535.0)
     for place, seconds in {
@@ -110,7 +110,7 @@ def _reads(writes: LinkTruth, seconds_median: float, sigma: float) -> LinkTruth:
     return replace(writes, service_latency_seconds_median=seconds_median, service_latency_sigma=sigma)
 
 
-# Study 002. A host in Denmark, Ireland 30 ms away: a connection for each request, and TLS two round trips more.
+# Study 002. A host in Denmark, 30 ms from Ireland: a connection for each request, and two more round trips for TLS.
 COLO_HTTP = LinkTruth(
     round_trip_seconds=0.030,
     round_trips_per_request=2.0,
@@ -140,8 +140,8 @@ CC1_4XLARGE = LinkTruth(
     oversubscription_loss=0.02,
 )
 
-# Study 004, between instances. A wire of 1 Gbit/s, of which each stream asks for all that it can have; how they wait
-# for it is fitted to one stream.
+# Study 004, between instances. A wire of 1 Gbit/s, of which each stream takes all it can get; how the streams wait for
+# it is fitted to one stream.
 BETWEEN_HOSTS = LinkTruth(
     round_trip_seconds=0.0003,
     service_latency_seconds_median=0.0005,
@@ -150,8 +150,8 @@ BETWEEN_HOSTS = LinkTruth(
     burstiness=0.9665,
 )
 
-# Study 004: five numbers for eighteen figures. Uploads are fitted to one stream, eight and twelve; the knee that these
-# give is that of downloads, too, which are fitted to one stream and eight without TLS. With TLS it is the same path.
+# Study 004: five numbers for eighteen figures. Uploads are fitted to one stream, eight and twelve; downloads have the
+# same knee, and are fitted to one stream and eight, both without TLS. The path with TLS is the same.
 UPLOAD = LinkTruth(
     round_trip_seconds=0.0022,
     service_latency_seconds_median=0.03,
@@ -161,7 +161,7 @@ UPLOAD = LinkTruth(
 )
 DOWNLOAD = replace(UPLOAD, connection_rate_bytes_per_second=10.497 * MB, host_rate_bytes_per_second=51.5 * MB)
 
-Paths = tuple[LinkTruth, LinkTruth | None]  # of writes, and of reads where they are another
+Paths = tuple[LinkTruth, LinkTruth | None]  # of writes, and of reads if these differ
 WORLDS: dict[str, World | Paths] = {
     "queue": QUEUE,
     "queue-east": QUEUE_EAST,

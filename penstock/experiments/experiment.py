@@ -1,4 +1,4 @@
-"""Knows what an experiment is: a table of plans over the ordinary probes, and what is read from their records."""
+"""Knows what an experiment is: a table of plans for the ordinary probes, and what is computed from their records."""
 
 from __future__ import annotations
 
@@ -23,48 +23,48 @@ from penstock.vocabulary import Cost, Setting, Tariff
 
 UPLOAD, DOWNLOAD, QUEUE = UPLOADS.name, DOWNLOADS.name, OPERATION
 _REGION = "us-east-1"
-S3_TARIFF, SQS_TARIFF = (  # within a region, by an endpoint that is not billed
+S3_TARIFF, SQS_TARIFF = (  # within a region, over an endpoint that is not billed
     tariff(service, "standard", NetworkPath.GATEWAY_ENDPOINT, home=_REGION, region=_REGION)
     for service in ("s3", "sqs")
 )
 HOUR, MINUTE = 3600.0, 60.0
 MB = 1_000_000
 GB = 1_000 * MB
-CONDITION = "condition_"  # before the names of those that a queue was planned for
-HERE = "here"  # where labels begin with a place: that of this host
-MESSAGE_RATE = 60.0  # messages a second that a plan pays for
-CONNECTION_RATE_MIN = 0.25e6  # bytes a second; who is slower does not come to the end of a step
+CONDITION = "condition_"  # prefix of the conditions that a queue was planned for
+HERE = "here"  # the place of this host, in labels that begin with a place
+MESSAGE_RATE = 60.0  # messages per second that a plan pays for
+CONNECTION_RATE_MIN = 0.25e6  # bytes per second; a slower connection does not complete a step
 
 
 class Form(StrEnum):
     """How much of an experiment is run."""
 
-    FULL = "full"  # as the study did
+    FULL = "full"  # as in the study
     SHORT = "short"  # a minute, to see that it works here
-    LAB = "lab"  # in virtual time: where the lab has no bad days, fewer repetitions
+    LAB = "lab"  # in virtual time; fewer repetitions where the lab does not vary by day
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One plan of an experiment. The label tells it from all others, so that a run can be resumed."""
+    """One plan of an experiment. Its label is unique, so that a run can be resumed."""
 
     label: str
-    operation: str  # whose probe
+    operation: str  # whose probe runs it
     world: str  # the calibrated place of the lab
     payload_size_bytes: int
     setting: Setting | QueueDrive
     cost_max: Cost
     body_count: int | None = None
-    wait_seconds: float = 0.0  # before it
-    is_plain: bool | None = None  # without TLS, or with it; None: as the endpoint is spoken to
-    is_far: bool = False  # at the other end, where one is named
-    copy_count: int = 1  # so many of them at the same time
-    client: str = ""  # a ready-made one of `penstock tune`, in the place of the probe
-    # That make the requests of each copy on real services, as hosts of their own; 0: the probe's own process.
+    wait_seconds: float = 0.0  # before the step
+    is_plain: bool | None = None  # without or with TLS; None: as the endpoint's URL says
+    is_far: bool = False  # at the far end, if one is named
+    copy_count: int = 1  # copies that run at the same time
+    client: str = ""  # a ready-made client of `penstock tune`, in place of the probe
+    # Processes that stand for hosts and make each copy's requests on real services; 0: the probe's own process.
     process_count: int = 0
 
     def usd(self, tariff: Tariff) -> float:
-        """What one copy costs at the most; an object that is read has to be put before."""
+        """What one copy costs at most, in dollars; an object to be read has to be put first."""
         requests, moved = self.cost_max.request_count, self.cost_max.transferred_bytes
         if self.operation == UPLOAD:
             return tariff.usd(write_request_count=requests, sent_bytes=moved)
@@ -79,7 +79,7 @@ class Step:
 
     @property
     def cost_of_all(self) -> Cost:
-        """The most that all copies take, at the same time; priced within a region."""
+        """The most that all copies together cost at the same time, at prices within a region."""
         one, n = self.cost_max, self.copy_count
         return Cost(
             transferred_bytes=n * one.transferred_bytes,
@@ -91,44 +91,44 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """What came of a step: numbers by name, and the seconds of a queue; or why nothing did."""
+    """The result of a step: numbers by name, and a queue's samples per second; or the reason why there is none."""
 
     label: str
     started_at: str  # ISO 8601
     values: Mapping[str, float] = field(default_factory=dict)
     samples: Sequence[Mapping[str, float]] = ()
     arrivals: Sequence[int] = ()
-    addresses: Mapping[str, int] = field(default_factory=dict)  # that answered, and how many requests
+    addresses: Mapping[str, int] = field(default_factory=dict)  # requests by the address that answered them
     reason: str | None = None
 
     @property
     def last_word(self) -> str:
-        """Of the label: what tells it from its like, often a number."""
+        """The last part of the label, often a number."""
         return self.label.rsplit("/", 1)[-1]
 
     @property
     def minutes(self) -> list[float]:
-        """When each sample was taken."""
+        """The time of each sample, in minutes."""
         return [seconds / 60.0 for seconds in self.column("at_seconds")]
 
     def column(self, name: str) -> list[float]:
-        """One number of each sample."""
+        """One value of each sample."""
         return [sample[name] for sample in self.samples]
 
     @property
     def messages_per_second(self) -> float:
-        """Received, without copies."""
+        """Messages received, without copies."""
         return self.values["received_count"] / self.values["duration_seconds"]
 
     @property
     def megabytes_per_second(self) -> float:
-        """Of all copies together."""
+        """Over all copies."""
         return self.values["throughput_bytes_per_second"] / 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """One that answered requests: the study's table 1."""
+    """An address that answered requests: a row of the study's table 1."""
 
     address: str
     request_count: int
@@ -137,7 +137,7 @@ class Address:
 
 
 class Records:
-    """What a run has so far, by label; `is_here` tells what was measured on real services from the lab's."""
+    """The records of a run so far, by label; `is_here` tells real services from the lab."""
 
     def __init__(self, records: Sequence[Record], *, is_here: bool = False, is_short: bool = False) -> None:
         self.is_here = is_here
@@ -148,15 +148,15 @@ class Records:
         return len(self._by_label)
 
     def get(self, label: str) -> Record | None:
-        """That of one step, if it measured."""
+        """The record of one step, if it measured."""
         return self._by_label.get(label)
 
     def below(self, prefix: str) -> list[Record]:
-        """Those whose labels begin so, in the order of the steps."""
+        """The records whose labels begin so, in the order of the steps."""
         return [record for label, record in self._by_label.items() if label.startswith(prefix)]
 
     def addresses(self) -> list[Address]:
-        """Who answered, those that answered most first."""
+        """The addresses that answered, the most frequent first."""
         found: dict[str, list[Record]] = {}
         for record in self._by_label.values():
             for address in record.addresses:
@@ -173,7 +173,7 @@ class Records:
         return sorted(rows, key=lambda row: (-row.request_count, row.address))
 
     def curve(self, prefix: str) -> dict[float, float]:
-        """Megabytes a second by the number at the end of the label."""
+        """Megabytes per second by the number at the end of the label."""
         return {float(record.last_word): record.megabytes_per_second for record in self.below(prefix)}
 
 
@@ -185,24 +185,24 @@ class Series:
     x: Sequence[float]
     y: Sequence[float]
     is_line: bool = True
-    is_published: bool = False  # as the text of the study gives it: its drawings are not at hand
+    is_published: bool = False  # from the study's text; its drawings are not available
 
 
 Curve = Mapping[int, float] | Mapping[float, float]
 
 
 def curve_series(name: str, curve: Curve) -> Series:
-    """A line through what was measured."""
+    """A line through measured values."""
     return Series(name=name, x=list(curve), y=list(curve.values()))
 
 
 def level(name: str, value: float, until: float, since: float = 0.0) -> Series:
-    """What a study published as one number, over all that is drawn."""
+    """A single published number, as a line over the whole range."""
     return published(name, [since, until], [value, value], is_line=True)
 
 
 def published(name: str, x: Sequence[float], y: Sequence[float], *, is_line: bool = False) -> Series:
-    """What a study says of this figure."""
+    """What a study says about this figure."""
     return Series(name=f"published, {name}", x=x, y=y, is_line=is_line, is_published=True)
 
 
@@ -215,7 +215,7 @@ _SHARE_POINT_COUNT_MAX = 200
 
 
 def shares(name: str, values: Sequence[float]) -> Series:
-    """How many of the values, which are sorted, are no larger than each of them."""
+    """The cumulative distribution of sorted values."""
     every = max(1, len(values) // _SHARE_POINT_COUNT_MAX)
     at_most = [(index + 1) / len(values) for index in range(len(values))]
     return Series(name=name, x=values[::every], y=at_most[::every])
@@ -223,7 +223,7 @@ def shares(name: str, values: Sequence[float]) -> Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
-    """A figure as numbers: the seed's points beside today's."""
+    """A figure as numbers: published points and today's."""
 
     title: str
     x_title: str
@@ -235,7 +235,7 @@ class Plot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """A table of what was measured, as the study has one; None where nothing was."""
+    """A table of measurements like the study's; None where nothing was measured."""
 
     title: str
     headings: Sequence[str]
@@ -258,16 +258,16 @@ SCALED_DOWN = (
 TOO_LITTLE = "This run measured too little to answer what the study left open."
 
 Quantities = Mapping[str, float]
-"""Figures by the name that they have in `facts.csv`; what was not measured is absent."""
+"""Figures by their names in `facts.csv`; those that were not measured are absent."""
 
 
 Intervals = Mapping[str, tuple[float, float]]
-"""Of 90 %, by the same names: of those figures that rest on repetitions."""
+"""90 % intervals by the same names, for figures that are based on repetitions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """One published experiment, as something to run again."""
+    """One published experiment, to be repeated."""
 
     name: str
     title: str
@@ -279,21 +279,21 @@ class Experiment:
     intervals: Callable[[Records], Intervals] = lambda _: {}
     plots: Callable[[Records], Sequence[Plot]]
     grids: Callable[[Records], Sequence[Grid]] = lambda _: ()
-    has_places: bool = False  # what other hosts measured is compared with it
-    needs_endpoint: bool = False  # of one's own: it is about another host, and not about AWS
-    answer: Callable[[Records], Sequence[str]]  # to what the study only conjectures: a sentence each
+    has_places: bool = False  # other hosts' measurements can be compared with it
+    needs_endpoint: bool = False  # needs an endpoint of one's own: it is about another host, not about AWS
+    answer: Callable[[Records], Sequence[str]]  # sentences about what the study only conjectures
 
     def answers(self, records: Records) -> Sequence[str]:
-        """The sentences; of real services those that this run measured enough for, or that it did not."""
+        """The answers; for real services those that this run supports, or that it measured too little."""
         found = self.answer(records) or ([TOO_LITTLE] if records.is_here else [])
         return [SCALED_DOWN, *found] if records.is_short else found
 
     def tables(self, records: Records) -> Sequence[Grid]:
-        """Of what was measured."""
+        """Tables of what was measured."""
         return self.grids(records) if len(records) else ()
 
     def cost(self, form: Form, *, with_far: bool = True) -> Cost:
-        """The most that it takes on real services, at both ends or at this one."""
+        """The most that it costs on real services, at both ends or only at this one."""
         total = Cost()
         for step in self.steps(form):
             if with_far or not step.is_far:
@@ -340,7 +340,7 @@ def download_step(
     duration_seconds: float | None = None,
     **rest: Any,
 ) -> Step:
-    """`count` whole objects, each one request."""
+    """`count` whole objects, each read in one request."""
     range_size_bytes = min(max(size, RANGE_SIZE_BYTES_MIN), RANGE_SIZE_BYTES_MAX)
     return Step(
         label=label,
@@ -348,7 +348,7 @@ def download_step(
         world=world,
         payload_size_bytes=size,
         setting=S3DownloadSetting(thread_count=threads, range_size_bytes=range_size_bytes),
-        # One more is put to be read.
+        # One more, which is put so that it can be read.
         cost_max=_cost(size, count + 1, threads, seconds=duration_seconds, more=_putting_request_count(size)),
         body_count=count,
         **rest,
@@ -358,7 +358,7 @@ def download_step(
 def queue_step(
     label: str, world: str, drive: QueueDrive, *, seconds: float, rate: float = MESSAGE_RATE, **rest: Any
 ) -> Step:
-    """Drive a queue for so long, with no more requests than three for each message at this rate, and some."""
+    """Drive a queue for so many seconds; the plan pays for three requests per message at this rate, and a reserve."""
     requests = math.ceil(3 * rate * seconds) + 500 + OVERHEAD_REQUEST_COUNT
     return Step(
         label=label,
@@ -374,12 +374,12 @@ def queue_step(
 
 
 def _putting_request_count(size: int) -> int:
-    """To put what is read in parts, and to look for it and remove it; no more than half of a plan is for putting."""
+    """Requests to put an object in parts, look it up and remove it; at most half of a plan goes into putting."""
     return 2 * math.ceil(size / READ_OBJECT_PART_BYTES) + 16
 
 
 def _cost(body_bytes: int, count: int, threads: int, *, seconds: float | None = None, more: int = 0) -> Cost:
-    """Bodies once and a little more, for the requests around them and for a few that fail."""
+    """The bodies once, and a reserve for the requests around them and for a few failures."""
     spare = 2 + threads // 8
     moved = body_bytes * (count + spare)
     if seconds is None:
@@ -392,7 +392,7 @@ def _cost(body_bytes: int, count: int, threads: int, *, seconds: float | None = 
 
 
 def as_numbers(plots: Callable[[Records], Sequence[Plot]]) -> Callable[[Records], Sequence[Grid]]:
-    """What figures of curves show, where the study published few numbers of them."""
+    """Tables of the figures' curves, for studies that published few numbers of them."""
     return lambda records: [
         _grid_of(plot) for plot in plots(records) if not all(one.is_published for one in plot.series)
     ]
@@ -411,22 +411,22 @@ def _grid_of(plot: Plot) -> Grid:
 
 
 def quantile(values: Sequence[float], fraction: float) -> float:
-    """The smallest value that so many do not exceed."""
+    """The smallest value that this fraction of values does not exceed."""
     return percentile(sorted(values), fraction)
 
 
 def busiest(records: Sequence[Record]) -> float:
-    """How much of a processor was wanted, at the most, by the process that made them."""
+    """The highest processor demand of any process that made the records, as a fraction."""
     return max(record.values.get("client_cpu_demand_fraction", 0.0) for record in records)
 
 
 def knee(curve: Mapping[float, float]) -> float:
-    """The fewest that carry all but a twentieth of the most."""
+    """The smallest number that carries at least 95 % of the maximum."""
     return min(n for n, rate in curve.items() if rate > 0.95 * max(curve.values()))
 
 
 def enough(curve: Mapping[float, float], noun: str) -> str:
-    """How many are worth having here, unless each more brought more."""
+    """A sentence on how many are worth having here, unless each additional one brought more."""
     fewest, most = knee(curve), max(curve)
     if fewest < most:
         return f"Of up to {most:.0f} {noun} {fewest:.0f} carry all there is, {max(curve.values()):.1f} MB/s"
@@ -436,11 +436,11 @@ def enough(curve: Mapping[float, float], noun: str) -> str:
 def curve_plot(
     records: Records, title: str, prefix: str, names: Sequence[str], seeds: Sequence[Series] = ()
 ) -> Plot:
-    """MB/s over threads, a curve for each name that was run, beside the study's."""
+    """MB/s over threads, a curve for each name that was run, and the study's."""
     series = [curve_series(name, curve) for name in names if (curve := records.curve(f"{prefix}/{name}/"))]
     return Plot(title=title, x_title="threads", y_title="MB/s", series=[*series, *seeds])
 
 
 def each_of(series: Sequence[Series]) -> list[Series]:
-    """The same divided by the number at which each value is: what each thread or stream has."""
+    """The same divided by the number at which each value is: what each thread or stream gets."""
     return [replace(one, y=[rate / n for n, rate in zip(one.x, one.y, strict=True)]) for one in series]

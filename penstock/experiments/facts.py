@@ -1,8 +1,8 @@
 """Knows the 84 published figures, what each is to the lab, and when one counts as reproduced.
 
-A figure is `input` (the lab was given it), `fitted` (the lab's world was fitted to it) or `predicted` (nothing told the
-lab): only the last proves anything. The remark says what was fitted to it, what a prediction rests on, why a figure
-cannot be had, or why it is missed.
+A figure is `input` (given to the lab), `fitted` (the lab's world was fitted to it) or `predicted` (unknown to the lab);
+only predictions prove anything. The remark says what was fitted to a figure, what a prediction is based on, and why a
+figure is unavailable or missed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Kind(StrEnum):
     INPUT = "input"
     FITTED = "fitted"
     PREDICTED = "predicted"
-    NONE = ""  # of what the lab does not have
+    NONE = ""  # the lab does not have it
 
 
 class Verdict(StrEnum):
@@ -37,7 +37,7 @@ class Verdict(StrEnum):
 
 
 class Relation(StrEnum):
-    """What the study says of its figure."""
+    """How the study states its figure."""
 
     EQUAL = "equal"
     BELOW = "below"
@@ -51,9 +51,9 @@ class Fact:
     name: str
     experiment: str
     kind: Kind
-    verdict: Verdict  # of the lab
+    verdict: Verdict  # in the lab
     relation: Relation
-    tolerance: float  # of a figure that is to be equal
+    tolerance: float  # relative, for a figure stated as EQUAL
     tolerance_source: str
     remark: str
     seed: str
@@ -67,20 +67,20 @@ class Fact:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The lowest and the highest value that the study gives."""
+        """The lowest and the highest value that the study allows."""
         low, _, high = self.value.partition("-")
         return float(low), float(high or low)
 
     def words(self, value: str) -> str:
-        """With its unit; a coefficient or a ratio has none."""
+        """The value with its unit, unless it is a coefficient or a ratio."""
         return value if self.unit == "1" else f"{value} {self.unit}"
 
     def difference(self, measured: float) -> float | None:
-        """Of the published figure, as a fraction of it; None where that is a bound or a range."""
+        """The difference as a fraction of the published figure; None if that is a bound or a range."""
         return measured / self.bounds[0] - 1.0 if self.relation is Relation.EQUAL else None
 
     def judged(self, measured: float | None) -> Verdict:
-        """What this measurement makes of it."""
+        """The verdict on the figure from this measurement."""
         if self.kind is Kind.NONE:
             return Verdict.NOT_POSSIBLE
         if measured is None:
@@ -96,17 +96,17 @@ class Fact:
 
 @cache
 def facts() -> tuple[Fact, ...]:
-    """All of them, in the order of the studies."""
+    """All figures, in the order of the studies."""
     text = resources.files(__package__).joinpath("facts.csv").read_text(encoding="utf-8")
     return msgspec.convert(tuple(csv.DictReader(text.splitlines())), tuple[Fact, ...], strict=False)
 
 
 def facts_of(experiment: str) -> tuple[Fact, ...]:
-    """Those that an experiment is about."""
+    """The figures of one experiment."""
     return tuple(fact for fact in facts() if fact.experiment == experiment)
 
 
 def counts(verdicts: Mapping[str, Verdict]) -> Sequence[tuple[str, str, int]]:
-    """How many of each kind came to what: kind, verdict, number. Verdicts are by the name of the figure."""
+    """How many figures of each kind got each verdict: kind, verdict, number. Verdicts are by the figure's name."""
     found = Counter((fact.kind.value or "-", verdicts[fact.name].value) for fact in facts())
     return sorted((kind, verdict, number) for (kind, verdict), number in found.items())

@@ -1,13 +1,12 @@
 """Knows the published reads and writes from hosts in other places, and what makes places differ.
 
-A run on real services measures one place, `here`. What was measured in the others comes as files (`archive.measured`)
-and is set beside it. Places are told apart by what their labels begin with.
+A run on real services measures one place, `here`; other places come as files (`archive.measured`) and are set beside
+it. A label begins with its place.
 
-What a request of m bytes takes from a place with the round trip R, where no more than W bytes are under way on a
-connection, is service + R (1 + m / W). So over places, what a megabyte takes is a straight line over what a single byte
-takes, with the slope 1 + m / W, whatever the service's part is. How near the places are to such a line says how much of
-their differences is distance. Where eight requests at once carry hardly more than one, it is not the connection that is
-slow, but the line or the host.
+From a place with the round trip R, with a window of W bytes per connection, a request of m bytes takes service + R (1 +
+m / W). So across places the time of a megabyte is a linear function of the time of a byte, with the slope 1 + m / W,
+whatever the service's part is. How well the places fit a line tells how much of their differences is distance. If eight
+requests at once carry hardly more than one, the limit is not the connection but the line or the host.
 """
 
 from __future__ import annotations
@@ -48,13 +47,13 @@ from penstock.units import format_seconds
 _KINDS = ("read", "write")
 _THREAD_COUNT = 8  # at once
 _AT_ONCE = f"{_THREAD_COUNT}x1MB"
-_RARE_COUNT_MIN = 100  # requests, to say what one of a hundred is
-_FURTHER = 1.2  # times the latency of the nearest place
-_PLACE_COUNT_MIN = 3  # two always lie on a line
+_RARE_COUNT_MIN = 100  # requests, to know a 99th percentile
+_FURTHER = 1.2  # ratio to the latency of the nearest place
+_PLACE_COUNT_MIN = 3  # two places always lie on a line
 _EXPLAINED_MIN = 0.9  # of the variance
-_TRIPS_MIN = 1.2  # round trips; with fewer a megabyte is under way as a whole
+_TRIPS_MIN = 1.2  # round trips; with fewer, a megabyte fits into the window
 _LINE_RATIO_MAX = _THREAD_COUNT / 2
-_FETCH_SHARE_MIN = 0.2  # of a read, to be worth a sentence
+_FETCH_SHARE_MIN = 0.2  # of a read's time, to be worth a sentence
 _FIRST_BYTE = "first_byte_seconds_mean"
 
 
@@ -91,7 +90,7 @@ def _samplings(latency: int, megabyte: int, at_once: int) -> dict[str, Sampling]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Way:
-    """What one place measured in one direction: single bytes, megabytes, and eight of these at once."""
+    """What one place measured in one direction: single bytes, megabytes, and eight megabytes at once."""
 
     single: Sequence[Record]
     megabyte: Sequence[Record]
@@ -99,22 +98,22 @@ class _Way:
 
     @property
     def seconds(self) -> list[float]:
-        """Of each request for a megabyte."""
+        """The seconds of each request for a megabyte."""
         return _seconds(self.megabyte)
 
     @property
     def speeds(self) -> list[float]:
-        """KB/s of each of them, the slowest first."""
+        """The KB/s of each of them, the slowest first."""
         return sorted(_speeds(self.megabyte))
 
     @property
     def latency_seconds(self) -> float | None:
-        """Of a single byte."""
+        """The median for a single byte."""
         return median(found) if (found := _seconds(self.single)) else None
 
     @property
     def at_once_ratio(self) -> float | None:
-        """What eight requests at once carry over what one does."""
+        """The throughput of eight requests at once over that of one."""
         if not self.at_once or not self.megabyte:
             return None
         several, one = (
@@ -124,7 +123,7 @@ class _Way:
 
     @property
     def fetch_seconds(self) -> float | None:
-        """Of a read: how much later the answer to a megabyte begins than that to a single byte."""
+        """For reads: how much later the answer to a megabyte begins than that to a single byte."""
         begins = [
             [record.values[_FIRST_BYTE] for record in group if _FIRST_BYTE in record.values]
             for group in (self.megabyte, self.single)
@@ -133,7 +132,7 @@ class _Way:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Of 90 %, of the mean speed; the two of a pair go together and are one draw."""
+        """The 90 % interval of the mean speed; the two requests of a pair correlate, and count as one draw."""
         means = [fmean(speeds) for r in self.megabyte if (speeds := _speeds([r]))]
         if len(means) < PAIR_COUNT_MIN:
             return None
@@ -141,7 +140,7 @@ class _Way:
         return fmean(means) - reach, fmean(means) + reach
 
     def spread(self) -> list[float | None]:
-        """As the table has it: the mean, what one of a hundred exceeds, and the standard deviation."""
+        """As in the table: the mean, the 99th percentile, and the standard deviation."""
         speeds = self.speeds
         if not speeds:
             return [None] * 3
@@ -166,7 +165,7 @@ def _speeds(records: Sequence[Record]) -> list[float]:
 
 
 def _places(records: Records) -> list[_Place]:
-    """All that measured a megabyte, the slowest reader first, as in the table."""
+    """All places that measured a megabyte, the slowest reader first, as in the table."""
     names = dict.fromkeys(record.label.split("/")[0] for record in records.below(""))
     found = [
         _Place(name=name, ways={kind: _way(records, f"{name}/{kind}") for kind in _KINDS}) for name in names
@@ -199,7 +198,7 @@ def _intervals(records: Records) -> Intervals:
 
 
 def _grids(records: Records) -> Sequence[Grid]:
-    """Table 2, and beside it what tells why."""
+    """Table 2, and beside it what explains it."""
     places = _places(records)
     rows: list[list[str | float | None]] = []
     for place in places:
@@ -275,7 +274,7 @@ def _answer(records: Records) -> Sequence[str]:
 
 
 def _distance_sentences(places: Sequence[_Place]) -> list[str]:
-    """How many round trips a megabyte takes, and how much of the differences that explains."""
+    """How many round trips a megabyte takes, and how much of the differences these explain."""
     known = [
         (seconds, place) for place in places if (seconds := place.ways["read"].latency_seconds) is not None
     ]
@@ -293,7 +292,7 @@ def _distance_sentences(places: Sequence[_Place]) -> list[str]:
 
 
 def _slope_sentence(kind: str, points: Sequence[tuple[float, float]]) -> str:
-    """From seconds of a byte and seconds of a megabyte, which are not all the same."""
+    """From pairs of seconds for a byte and for a megabyte; the former must not all be equal."""
     trips = linear_regression(*zip(*points, strict=True)).slope
     told = f"For each millisecond that a byte takes longer, a {kind} of 1 MB takes {trips:.1f} ms longer"
     if len(points) < _PLACE_COUNT_MIN:
@@ -307,7 +306,7 @@ def _slope_sentence(kind: str, points: Sequence[tuple[float, float]]) -> str:
 
 
 def _line_sentences(places: Sequence[_Place]) -> list[str]:
-    """Whether a connection is what is slow, or all of them together."""
+    """Whether a single connection is the limit, or all of them together."""
     ratios = {
         f"{kind}s from {place.name}": ratio
         for place in places
@@ -332,7 +331,7 @@ def _line_sentences(places: Sequence[_Place]) -> list[str]:
 
 
 def _fetch_sentences(places: Sequence[_Place]) -> list[str]:
-    """What of a read is the service's own, where that is much of it."""
+    """How much of a read is the service's own time, if that is much of it."""
     fetched = [
         seconds
         for place in places

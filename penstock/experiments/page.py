@@ -1,4 +1,4 @@
-"""Knows how an experiment is shown: the figures drawn, published beside measured, as HTML, as Markdown and as text."""
+"""Knows how an experiment is shown, published figures beside measured ones: as HTML, Markdown and text."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ _INPUT_REMARK = "given to the lab"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """One figure: published, in the lab, and measured for real where that was done."""
+    """One figure: published, in the lab, and on real services if it was measured there."""
 
     fact: Fact
     lab: float | None
     measured: float | None = None
-    # Of 90 %, where it rests on repetitions.
+    # 90 % intervals, if the figure is based on repetitions.
     lab_interval: tuple[float, float] | None = None
     measured_interval: tuple[float, float] | None = None
 
     @property
     def verdict(self) -> Verdict:
-        """Of the lab."""
+        """The verdict on the lab."""
         return self.fact.judged(self.lab)
 
     def cells(self) -> tuple[str, ...]:
-        """As a row of text."""
+        """The cells of its row."""
         fact = self.fact
         sign = "below " if fact.relation is Relation.BELOW else ""
         return (
@@ -60,7 +60,7 @@ _WORDS, _OF_THE_LAB, _OF_HERE = {1}, {3, 4, 7, 8}, {5, 6}  # columns
 def comparison_table(
     rows: Sequence[Comparison], *, is_brief: bool = False
 ) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
-    """Headings and rows; without the columns of the lab where it was not asked, nor what was not measured then."""
+    """Headings and rows, without columns that were not measured; with only the lab's figures if it was not asked."""
     is_of_lab = any(row.lab is not None for row in rows)
     is_of_here = any(row.measured is not None for row in rows)
     parts = ((_WORDS, is_brief), (_OF_THE_LAB, not is_of_lab), (_OF_HERE, not is_of_here))
@@ -71,7 +71,7 @@ def comparison_table(
 
 
 def compare(experiment: Experiment, lab: Records, here: Records) -> list[Comparison]:
-    """Every figure that the experiment is about."""
+    """Every figure of the experiment."""
     (values, ends), (values_here, ends_here) = (
         (experiment.quantities(run), experiment.intervals(run)) if len(run) else ({}, {})
         for run in (lab, here)
@@ -101,7 +101,7 @@ def _percent(fact: Fact, value: float | None) -> str:
 
 
 def svg_of(plot: Plot, like: Sequence[Plot]) -> str:
-    """The plot, drawn; with axes that hold those beside it, too."""
+    """The plot as SVG, with axes that fit those beside it as well."""
     every = [series for one in (plot, *like) for series in one.series]
     xs, ys = [x for series in every for x in series.x], [y for series in every for y in series.y]
     x = (log_axis if plot.is_log_x else linear_axis)(plot.x_title, xs)
@@ -121,7 +121,7 @@ def svg_of(plot: Plot, like: Sequence[Plot]) -> str:
 
 
 def measured_html(directory: Path) -> str:
-    """Every experiment that was run on real services, as sections of a page; nothing where none was."""
+    """Every experiment that was run on real services, as sections of a page; empty if none was."""
     return "".join(
         section_html(row, Records([]), here)
         for row in EXPERIMENTS.values()
@@ -130,7 +130,7 @@ def measured_html(directory: Path) -> str:
 
 
 def section_html(experiment: Experiment, lab: Records, here: Records) -> str:
-    """One experiment as a part of a page."""
+    """One experiment as a section of a page."""
     headings, rows = comparison_table(compare(experiment, lab, here))
     parts = [
         f'<section id="{experiment.name}"><h2>{escape(experiment.title)}</h2>',
@@ -152,7 +152,7 @@ def section_html(experiment: Experiment, lab: Records, here: Records) -> str:
 
 
 def _figures_html(experiment: Experiment, runs: Mapping[str, Records]) -> list[str]:
-    """Each figure as the study's text gives it, and beside it, on the same axes, that of the lab and of here."""
+    """Each figure as the study's text gives it, then on the same axes those of the lab and of this place."""
     beside: dict[str, list[tuple[str, Plot]]] = {}
     for name, records in runs.items():
         for plot in experiment.plots(records) if len(records) else ():
@@ -186,7 +186,7 @@ def _figure_html(plot: Plot, name: str, like: Sequence[Plot]) -> str:
 
 
 def _addresses_html(here: Records) -> str:
-    """Who answered: table 1 of study 001."""
+    """The addresses that answered: table 1 of study 001."""
     rows = [
         (row.address, number(row.request_count), row.first_seen_at, row.last_seen_at)
         for row in here.addresses()[:_ADDRESS_COUNT_MAX]
@@ -204,7 +204,7 @@ def _table_html(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def page_html(sections: Mapping[str, str]) -> str:
-    """One page that needs nothing else; sections by the title in its table of contents."""
+    """A self-contained page; `sections` are by their title in the table of contents."""
     style = resources.files("penstock.report").joinpath("templates/report.css").read_text(encoding="utf-8")
     contents = "".join(f'<li><a href="#{name}">{escape(name)}</a></li>' for name in sections)
     return (
@@ -216,7 +216,7 @@ def page_html(sections: Mapping[str, str]) -> str:
 
 
 def verdicts(chosen: Sequence[Experiment], lab: Mapping[str, Records]) -> dict[str, Verdict]:
-    """What the lab makes of each figure, by its name."""
+    """The lab's verdict on each figure, by name."""
     return {
         row.fact.name: row.verdict
         for experiment in chosen
@@ -234,7 +234,7 @@ def page_markdown(chosen: Sequence[Experiment], lab: Mapping[str, Records]) -> s
 
 
 def section_markdown(experiment: Experiment, lab: Records) -> str:
-    """One experiment for the manual: what the lab makes of it."""
+    """One experiment for the manual, with the lab's figures."""
     about = f"{experiment.title}. {experiment.summary} *{_source(experiment)}*"
     lines = [f"## {experiment.name}", "", about, ""]
     if rows := compare(experiment, lab, Records([])):

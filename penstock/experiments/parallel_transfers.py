@@ -1,4 +1,4 @@
-"""Knows the published parallel transfers of whole gigabytes, of reads in a surge too, and between instances."""
+"""Knows the published parallel transfers of whole gigabytes, reads in a surge, and transfers between instances."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _FULL_FRACTION = 0.8  # of a processor
 
 
 def _curl_steps(form: Form) -> Sequence[Step]:
-    """Also twelve down, and uploads without TLS: the study did not publish these."""
+    """Also twelve downloads, and uploads without TLS, which the study did not publish."""
     size, most = (4 * MB, 2) if form is Form.SHORT else (GB, 12)
     ways = [
         ("down", download_step, _DOWNLOADS["ssl"]),
@@ -73,7 +73,7 @@ def _curl_plots(records: Records) -> Sequence[Plot]:
 
 
 def _with_each(plot: Plot) -> list[Plot]:
-    """All streams together, and each of them."""
+    """The plot for all streams together, and the one for each stream."""
     every = replace(plot, x_title="streams")
     return [every, replace(every, title=f"{plot.title}, each stream", series=each_of(plot.series))]
 
@@ -111,7 +111,7 @@ def _gains(curve: Mapping[float, float], noun: str) -> list[str]:
 
 
 def _host_steps(form: Form) -> Sequence[Step]:
-    """Also six and twelve streams, which the study did not try, and single bytes, for the latency."""
+    """Also six and twelve streams, which the study did not try, and single bytes for the latency."""
     size, counts = (4 * MB, (1, 2, 3)) if form is Form.SHORT else (GB, (*_BETWEEN_HOSTS, 6, 12))
     return [
         download_step(_SINGLE_BYTES, "host-to-host", 1, 1, count=20),

@@ -1,8 +1,8 @@
-"""Knows how a host of its own makes an application's requests to a queue: a process for each.
+"""Knows how processes that stand for hosts make an application's requests to a queue.
 
-An application in one event loop is one processor of one host. For what a study did with two, `queue_hosts` starts as
-many processes as `python -m penstock.experiments.queue_host` (`penstock.probes.apart`). What is sent, received and
-deleted stays with the application; queues are made and removed by its own process.
+An application in one event loop is one processor of one host. For a study with two hosts, `queue_hosts` starts that
+many processes of `python -m penstock.experiments.queue_host` (`penstock.probes.apart`). The application still decides
+what is sent, received and deleted; its own process makes and removes the queues.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _GONE = "a process that made the requests ended by itself: was it killed for wan
 
 @contextlib.asynccontextmanager
 async def queue_hosts(count: int, access: Access) -> AsyncIterator[Messages]:
-    """So many processes, ready; on leaving none of them is left. Raises RequestError."""
+    """Start this many processes, which are ready on entry and gone on exit. Raises RequestError."""
     module, assignment = "penstock.experiments.queue_host", (access, None)
     async with apart.several(
         count, module, assignment, gone=_GONE, start_seconds_max=START_SECONDS_MAX

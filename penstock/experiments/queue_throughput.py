@@ -1,4 +1,4 @@
-"""Knows the published experiments that ask how fast a queue is: one at a time, in batches, from two hosts."""
+"""Knows the published experiments on a queue's throughput: one at a time, in batches, from two hosts."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def _guide_plots(records: Records) -> Sequence[Plot]:
 
 
 def _guide_answer(records: Records) -> Sequence[str]:
-    """A request and each message in it take their time: two throughputs tell both."""
+    """A request takes time, and so does each message in it: two throughputs determine both."""
     values = _guide_quantities(records)
     one, batch = values.get("single.one", 0.0), values.get("batch.one", 0.0)
     if not 0.0 < one < batch:

@@ -1,4 +1,4 @@
-"""Knows the published experiments with queues: what collapses, and by which rules it does not."""
+"""Knows the published experiments with queues: how a queue collapses, and which rules prevent it."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from penstock.probes.sqs.run import BODY_BYTES
 from penstock.units import counted
 
 RUNNING_SECONDS = 10
-CALM_SECONDS = 35 * MINUTE  # the part of the blast before its collapse
-TIMEOUT_SECONDS = 30  # of a queue that is created without one
+CALM_SECONDS = 35 * MINUTE  # the blast before its collapse
+TIMEOUT_SECONDS = 30  # SQS's default visibility timeout
 _SHORT_SECONDS = 12.0
 _SHORT_TIMEOUT_SECONDS = 3
-_APART = 1.1  # times as late: then distance tells
+_APART = 1.1  # ratio of latencies from which distance counts
 _POINT_COUNT_MAX = 300  # of a line
 
 
@@ -57,7 +57,7 @@ def _blast_steps(form: Form) -> Sequence[Step]:
         rescue_rate = MESSAGE_RATE
     else:
         east = drive = drive_of("blast", visibility_timeout_seconds=TIMEOUT_SECONDS)
-        # Slow, so that the collapse does not take half an hour.
+        # With slow deletes, so that the collapse takes less than half an hour.
         rescue = replace(drive, policy=Policy.RESCUED, label="rescued", delete_delay_seconds=0.003)
         seconds, east_seconds, rescue_seconds = 100 * MINUTE, 10 * MINUTE, 6 * MINUTE
         rescue_rate = 2 * MESSAGE_RATE
@@ -70,7 +70,7 @@ def _blast_steps(form: Form) -> Sequence[Step]:
 
 def _blast_quantities(records: Records) -> Quantities:
     values: dict[str, float] = {"message.bytes": BODY_BYTES}
-    if not records.is_here:  # the short form is given another
+    if not records.is_here:  # the short form uses another timeout
         values["queue.timeout"] = TIMEOUT_SECONDS
     if blast := records.get("blast"):
         calm = [s for s in blast.samples if s["at_seconds"] <= CALM_SECONDS]
@@ -80,7 +80,7 @@ def _blast_quantities(records: Records) -> Quantities:
             values["blast.latency"] = 1e3 * quantile([s["latency_seconds_mean"] for s in calm], 0.95)
         if "collapsed_after_seconds" in blast.values:
             values["blast.onset"] = blast.values["collapsed_after_seconds"] / MINUTE
-            if not records.is_here:  # there a run ends when its time is over, however full the host is
+            if not records.is_here:  # a real run ends only when its time is over, however full the host is
                 values["blast.unresponsive"] = blast.values["duration_seconds"] / MINUTE
     if (east := records.get("blast-east")) and len(east.samples) >= RUNNING_SECONDS:
         values["blast.running-mean"] = 1e3 * quantile(running_means(east.samples), 0.5)
@@ -88,7 +88,7 @@ def _blast_quantities(records: Records) -> Quantities:
 
 
 def running_means(samples: Sequence[Mapping[str, float]]) -> list[float]:
-    """Latency over the last ten seconds, in seconds, message by message."""
+    """Mean latency over the last ten seconds in seconds, weighted by messages."""
     found, totals, counts = [], 0.0, 0.0
     for index, sample in enumerate(samples):
         totals += sample["latency_seconds_mean"] * sample["received_count"]
@@ -103,7 +103,7 @@ def running_means(samples: Sequence[Mapping[str, float]]) -> list[float]:
 
 
 def _course_plots(record: Record, name: str, seeds: Sequence[Series], rates: Sequence[Series]) -> list[Plot]:
-    """`seeds` and `rates`: what the study says of latencies in ms and of messages a second."""
+    """Latency and throughput over time; `seeds` and `rates` are the study's, in ms and messages per second."""
     step = max(1, len(record.samples) // _POINT_COUNT_MAX)
     minutes, each = record.minutes, record.column("latency_seconds_mean")
     latencies = [
@@ -134,7 +134,7 @@ def _running(name: str, record: Record, *, step: int = 1) -> Series:
 def _latencies(
     name: str, minutes: Sequence[float], seconds: Sequence[float], *, is_line: bool = True
 ) -> Series:
-    """In milliseconds; when nothing was received there is none, and not one of 0."""
+    """In milliseconds; a second without messages has no latency, rather than one of 0."""
     known = [(at, 1e3 * latency) for at, latency in zip(minutes, seconds, strict=False) if latency > 0]
     return Series(name=name, x=[at for at, _ in known], y=[ms for _, ms in known], is_line=is_line)
 
@@ -279,12 +279,12 @@ def _rules_answer(records: Records) -> Sequence[str]:
 
 
 def _conditions_here(record: Record) -> Conditions | None:
-    """Those that its plan was made for; None of a run that measured none."""
+    """The conditions that the run's plan was made for; None if it measured none."""
     names = {name.removeprefix(CONDITION) for name in record.values if name.startswith(CONDITION)}
     if "send_seconds" not in names:
         return None
     known = {name: record.values[CONDITION + name] for name in names}
-    return msgspec.convert(known, Conditions, strict=False)  # a number of deleters is a float there, too
+    return msgspec.convert(known, Conditions, strict=False)  # records hold counts as floats
 
 
 def _planned_sentence(conditions: Conditions, words: str) -> str:
@@ -310,7 +310,7 @@ def _zones_steps(form: Form) -> Sequence[Step]:
 
 
 def _zones_quantities(records: Records) -> Quantities:
-    """On real services near and far stand for the East and the West, and one of them alone for neither."""
+    """On real services, near and far stand for East and West; one of them alone stands for neither."""
     labels = ("zone/near", "zone/far") if records.is_here else ("zone/east", "zone/west")
     found = [record for label in labels if (record := records.get(label))]
     if len(found) < 2:
@@ -376,7 +376,7 @@ def _window_plots(records: Records) -> Sequence[Plot]:
 
 
 def _window_rates(records: Records) -> tuple[dict[float, float], float, float]:
-    """Messages a second by window; and what the widest one carries, with its latency in seconds."""
+    """Messages per second by window; then the rate of the widest one, and its latency in seconds."""
     found = {float(record.last_word): record for record in records.below("window/")}
     rates = {w: r.messages_per_second for w, r in found.items()}
     if not found:
@@ -386,7 +386,7 @@ def _window_rates(records: Records) -> tuple[dict[float, float], float, float]:
 
 
 def erlang_b(server_count: int, load: float) -> float:
-    """The share that is lost where so many servers meet this load, in their own number."""
+    """Erlang's B formula: the fraction of the load (in erlangs) that is lost with this many servers."""
     blocked = 1.0
     for n in range(1, server_count + 1):
         blocked = load * blocked / (n + load * blocked)

@@ -36,17 +36,17 @@ from penstock.experiments.experiment import (
 
 _COMPARED_HOURS = (10.0, 16.0)  # UTC, of single bytes: p < 0.0001
 _CLUSTER_READ_COUNT_MIN = 100
-PAIR_COUNT_MIN = 10  # of one size, to say how successive requests go together, or how hours differ
-_TAIL_PAIR_COUNT_MIN = 50  # of fewer than a hundred requests there is no 99th percentile
+PAIR_COUNT_MIN = 10  # of one size, to tell how successive requests correlate, or how hours differ
+_TAIL_PAIR_COUNT_MIN = 50  # fewer than a hundred requests have no 99th percentile
 _DRAW_COUNT = 100
-INTERVAL_REACH = 1.645  # standard errors to either end of a 90 % interval
+INTERVAL_REACH = 1.645  # standard errors from the middle to an end of a 90 % interval
 _STUDY_TEST_COUNT = 107_556  # 5.8
 _SIZES = {"1B": 1, "1KB": 1_000, "1MB": MB, "16MB": 16 * MB, "100MB": 100 * MB}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """How often requests of one size are made, each thread two in a row."""
+    """How many pairs of requests of one size are made; each thread makes two in a row."""
 
     size_bytes: int
     pair_count: int
@@ -56,14 +56,14 @@ class Sampling:
 def at_random_times(
     samplings: Mapping[str, Sampling], wait_seconds_mean: float, *, world: str = "ec2-2007", place: str = ""
 ) -> Sequence[Step]:
-    """Reads and writes of each kind at exponential distances, in an order of chance; a place leads the labels."""
+    """Reads and writes of each kind at exponential intervals, in random order; `place` begins the labels."""
     chance = random.Random(f"poisson-probes{place}")
     turns = [(name, index) for name, one in samplings.items() for index in range(one.pair_count)]
     chance.shuffle(turns)
     steps = []
     for name, index in turns:
         one = samplings[name]
-        # Single bytes are read from a cache, larger objects from a disk: what the lab makes of it.
+        # The lab's explanation: single bytes are read from a cache, larger objects from a disk.
         there = world if one.size_bytes < MB else f"{world}-disk"
         for kind, step in (("read", download_step), ("write", upload_step)):
             wait_seconds = chance.expovariate(1.0 / wait_seconds_mean)
@@ -86,13 +86,13 @@ def _poisson(counts: dict[str, int], wait_seconds_mean: float) -> Sequence[Step]
 
 
 def pair_of(record: Record) -> tuple[float, float]:
-    """The seconds of the two requests, the shorter one first: their mean and the larger one are known."""
+    """The seconds of both requests, the shorter one first, from their mean and maximum."""
     longer = record.values["latency_seconds_p99"]
     return 2.0 * record.values["latency_seconds_mean"] - longer, longer
 
 
 def _speeds(records: Records, kind: str, size: str) -> list[tuple[float, float]]:
-    """Requests a second of each pair."""
+    """Requests per second of each pair."""
     return [
         (1.0 / longer, 1.0 / shorter)
         for record in records.below(f"{kind}/{size}/")
@@ -102,7 +102,7 @@ def _speeds(records: Records, kind: str, size: str) -> list[tuple[float, float]]
 
 
 def correlation(pairs: Sequence[tuple[float, float]]) -> float:
-    """Of pairs whose order does not matter: each counts both ways."""
+    """The correlation of unordered pairs: each counts in both orders."""
     both = [*pairs, *(pair[::-1] for pair in pairs)]
     middle = fmean([a for a, _ in both])
     variance = fmean([(a - middle) ** 2 for a, _ in both])
@@ -110,14 +110,14 @@ def correlation(pairs: Sequence[tuple[float, float]]) -> float:
 
 
 def correlation_between(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Fisher's interval of 90 %, of more than three pairs."""
+    """Fisher's 90 % interval, for more than three pairs."""
     middle = math.atanh(min(max(correlation(pairs), -0.999), 0.999))
     reach = INTERVAL_REACH / math.sqrt(len(pairs) - 3)
     return math.tanh(middle - reach), math.tanh(middle + reach)
 
 
 def _poisson_intervals(records: Records) -> Intervals:
-    """Medians and means by drawing the pairs again; what is rare by how rare events are counted."""
+    """Bootstrap intervals, by resampling pairs, for medians and means; exact ones for rare events."""
     names = [f"{kind}/{size}" for kind in ("read", "write") for size in _SIZES]
     groups = {name: group for name in names if len(group := records.below(f"{name}/")) >= PAIR_COUNT_MIN}
     chance = random.Random("intervals")
@@ -142,7 +142,7 @@ def _poisson_intervals(records: Records) -> Intervals:
 
 
 def _share_interval(share: float, count: int) -> tuple[float, float]:
-    """Of Clopper and Pearson, in percent: none of a few is not none at all."""
+    """The interval of Clopper and Pearson in percent: none out of a few does not mean never."""
     from scipy import stats
 
     some, others = share * count, (1.0 - share) * count
@@ -152,12 +152,12 @@ def _share_interval(share: float, count: int) -> tuple[float, float]:
 
 
 def _slow_share(speeds: Sequence[float]) -> float:
-    """Of single bytes: fewer than ten a second."""
+    """The fraction of single bytes that are slower than ten per second."""
     return fmean([float(tps < 10.0) for tps in speeds])
 
 
 def _trouble_intervals(records: Records) -> dict[str, tuple[float, float]]:
-    """None in a few tests is not none in a hundred thousand."""
+    """Exact Poisson intervals: none in a few tests does not mean none in a hundred thousand."""
     from scipy import stats
 
     scale = _STUDY_TEST_COUNT / max(len(records.below("write/")) + len(records.below("read/")), 1)
@@ -195,14 +195,14 @@ def _speed_quantities(records: Records) -> dict[str, float]:
 
 
 def _troubles(records: Records) -> dict[str, float]:
-    """Retries and errors in as many tests as the study made; nothing of the lab, which fails as often as it is told."""
+    """Retries and errors, scaled to the study's number of tests; empty for the lab, whose failures are set."""
     writes, reads = records.below("write/"), records.below("read/")
     checked = [record for record in writes if "checksum_right_count" in record.values]
     if not checked or not reads:
         return {}
     scale = _STUDY_TEST_COUNT / (len(writes) + len(reads))
     found = {"retries.write": scale * _retry_count(writes), "retries.read": scale * _retry_count(reads)}
-    if any(record.values["checksum_right_count"] for record in checked):  # else its ETags are no MD5
+    if any(record.values["checksum_right_count"] for record in checked):  # else the store's ETags are not MD5
         found["errors.write"] = scale * math.fsum(record.values["checksum_wrong_count"] for record in checked)
     return found
 
@@ -220,7 +220,7 @@ def _poisson_plots(records: Records) -> Sequence[Plot]:
 
 
 def _poisson_grids(records: Records) -> Sequence[Grid]:
-    """The distributions of figure 4, by what they are cut at."""
+    """The distributions of figure 4, by quantiles."""
     rows: list[list[str | float | None]] = []
     for size, size_bytes in _SIZES.items():
         row: list[str | float | None] = [size]
@@ -234,7 +234,7 @@ def _poisson_grids(records: Records) -> Sequence[Grid]:
 
 
 def _pairs_plot(records: Records, size: str, unit: str, r: float) -> Plot:
-    """Of the study there is a coefficient: the line on which a second read is to be expected after a first one."""
+    """The study gives only a coefficient, shown as the line of the expected second read."""
     pairs = _speeds(records, "read", size)
     both = [pair if index % 2 else pair[::-1] for index, pair in enumerate(pairs)]
     firsts, seconds = [a for a, _ in both], [b for _, b in both]
@@ -270,7 +270,7 @@ _BIN_COUNT = 30
 
 
 def _counted(values: Sequence[float]) -> tuple[list[float], list[float]]:
-    """Middles of bins of one width, and how many values are in each."""
+    """Centres of equally wide bins, and the number of values in each."""
     low, high = min(values), max(values)
     width = (high - low) / _BIN_COUNT or 1.0
     counts = [0.0] * (_BIN_COUNT + 1)
@@ -289,7 +289,7 @@ def _histogram(records: Records, size: str, unit: str) -> Plot:
 
 
 def peak_count(values: Sequence[float]) -> int:
-    """Heaps of a histogram: each with a twentieth of the values, and a valley of half its height to the next."""
+    """Clusters of a histogram: each peaks above 2 % of the values in a bin, and ends below half of its peak."""
     _, counts = _counted(values)
     smooth = [fmean(counts[max(0, index - 1) : index + 2]) for index in range(len(counts))]
     found, top, valley = 0, 0.0, 0.0
@@ -304,7 +304,7 @@ def peak_count(values: Sequence[float]) -> int:
 
 
 def _hours(records: Records, size: str = "1B") -> dict[int, list[float]]:
-    """Requests a second by hour of the day, of each pair: its two are one draw of the hour, for they go together."""
+    """Requests per second by hour of the day; the two of a pair correlate, and count as one draw."""
     found: dict[int, list[float]] = {}
     for record in records.below(f"read/{size}/"):
         hour = datetime.fromisoformat(record.started_at).hour
@@ -369,7 +369,7 @@ def _poisson_answer(records: Records) -> Sequence[str]:
 
 
 def _together_sentences(records: Records, pairs: Sequence[tuple[float, float]]) -> list[str]:
-    """Whether a large read is slow alone, where its interval tells."""
+    """Whether one of two large reads is slow alone, as far as the interval tells."""
     if len(pairs) < PAIR_COUNT_MIN:
         return [
             f"{len(pairs)} pairs of reads of 100 MB are too few to say whether one is slow alone."
@@ -384,7 +384,7 @@ def _together_sentences(records: Records, pairs: Sequence[tuple[float, float]]) 
 
 
 def _hour_sentences(records: Records) -> list[str]:
-    """Two hours of the day: Welch's t, and how likely that much is by chance."""
+    """Two hours of the day: Welch's t, and its p-value."""
     hours = _hours(records)
     first, second = (hours.get(int(hour), []) for hour in _COMPARED_HOURS)
     if not first and not second:
@@ -405,7 +405,7 @@ def _hour_sentences(records: Records) -> list[str]:
 
 
 def _cluster_sentence(records: Records, speeds: Sequence[float]) -> str:
-    """What gives five clusters of large reads: of the lab by what the study says of windows, here by what came."""
+    """What explains five clusters of large reads: in the lab the study's windows, here what was measured."""
     if not records.is_here:
         return (
             "Five clusters of 100 MB reads are what a window of 65,535 bytes makes of five distances: 65,535 B in 4, "
@@ -433,7 +433,7 @@ def _trouble_sentences(records: Records) -> list[str]:
         math.fsum(record.values.get(f"checksum_{which}_count", 0.0) for record in writes)
         for which in ("right", "wrong")
     )
-    if right + wrong == 0:  # of the lab
+    if right + wrong == 0:  # in the lab
         return []
     checked = (
         f"{wrong:.0f} of {right + wrong:.0f} writes arrived with another checksum than they were sent with"
@@ -449,11 +449,11 @@ def _trouble_sentences(records: Records) -> list[str]:
 
 
 def _hedge_sentence(pairs: Sequence[tuple[float, float]]) -> str:
-    """What a second request is worth, from pairs that were measured one right after the other."""
+    """What a second request gains, from pairs that were measured in direct succession."""
     single = [seconds for pair in pairs for seconds in pair]
     first_of_two = [min(pair) for pair in pairs]
     after = quantile(single, 0.95)
-    # The later one is the second request; whichever order they came in, each is as good as the other.
+    # The later one stands for the second request; both orders of a pair are equally valid.
     hedged = [
         min(first, after + second) if first > after else first
         for pair in pairs

@@ -1,8 +1,8 @@
-"""Knows how an experiment is run on real services: step by step, within what may be spent, and resumable.
+"""Knows how an experiment runs on real services: step by step, within an allowance, and resumable.
 
-It has the daemon's own surroundings: its configuration, its journal, so that what a killed run left is swept by the
-next one, or by the daemon; and its database, so that the models learn of every transfer and of the requests of every
-queue. What was spent is in its book.
+It uses the daemon's own surroundings: its configuration; its journal, so that the next run or the daemon sweeps what a
+killed run left; its database, so that the models learn from every transfer and from every queue's requests; and its
+book of expenses.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ from penstock.tuning.remains import remove_noted
 from penstock.units import format_bytes
 from penstock.vocabulary import Cost, Observation, Outcome, Place, Tariff
 
-_ADVISED_CONNECTION_COUNT = 64  # of the threads that a plan may add
+_ADVISED_CONNECTION_COUNT = 64  # for threads that the advice may add
 _PLAIN_S3 = "http://s3.{region}.{domain}"
 
 Tell = Callable[[Record], None]
 
 
 class NotAllowedError(Exception):
-    """More than may be spent, or nothing to run it on; the message says what to do."""
+    """It would cost more than is allowed, or there is nothing to run it on; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class Allowance:
 def steps_here(
     steps: Sequence[Step], configuration: Configuration, far: Configuration | None = None
 ) -> list[Step]:
-    """Those that can be run: at an end that is named, in a way that an endpoint of one's own is spoken to."""
+    """The steps that can be run: at an end that is named, and with the TLS setting of one's own endpoint."""
     return [step for step in steps if _is_possible(step, far if step.is_far else configuration)]
 
 
@@ -81,7 +81,7 @@ def _is_possible(step: Step, end: Configuration | None) -> bool:
 
 
 def place_of(experiment: Experiment, configuration: Configuration, far: Configuration | None = None) -> str:
-    """Which services the records are of, as a part of a file's name."""
+    """Which services the records are about, as part of a file name."""
     if far is not None:
         return f"{place_of(experiment, configuration)}--{place_of(experiment, far)}"
     aws = configuration.aws
@@ -102,7 +102,7 @@ async def run_for_real(
     *,
     far: Configuration | None,
 ) -> None:
-    """What is left of the archive's experiment, also at the far end where one is named.
+    """Run what is left of the archive's experiment, with the far end if one is named.
 
     Raises NotAllowedError, ArchiveError, StoreError, RequestError.
     """
@@ -127,8 +127,8 @@ async def run_for_real(
         _refuse_more_than(allowance, [sites[step.is_far].cost(step) for step in left])
         notes = archive.path.parent / "notes"
         for site in sites.values():
-            await site.app.conductor.sweep()  # what a run that was killed left outside
-        await asyncio.to_thread(remove_noted, notes)  # the same of a client
+            await site.app.conductor.sweep()  # removes what a killed run left outside
+        await asyncio.to_thread(remove_noted, notes)  # the same for a killed client
         try:
             for step in left:
                 await asyncio.sleep(step.wait_seconds)
@@ -136,12 +136,12 @@ async def run_for_real(
                 record = await (site.client_record(step, notes) if step.client else site.record(step))
                 archive.append(record)
                 tell(record)
-        finally:  # of a client that was ended, a request may have come after its own removal
+        finally:  # a request of a client that was ended may have taken effect after its own removal
             await asyncio.to_thread(remove_noted, notes)
 
 
 def _refuse_more_than(allowance: Allowance, costs: Sequence[Cost]) -> None:
-    """Before anything is spent."""
+    """Raise NotAllowedError before anything is spent."""
     total = sum(costs, Cost())
     if total.usd > allowance.usd or total.transferred_bytes > allowance.transferred_bytes:
         raise NotAllowedError(
@@ -152,7 +152,7 @@ def _refuse_more_than(allowance: Allowance, costs: Sequence[Cost]) -> None:
 
 @contextlib.asynccontextmanager
 async def _site(app: App, configuration: Configuration, steps: Sequence[Step]) -> AsyncIterator[_Site]:
-    """Clients for what these steps need. Raises NotAllowedError, Denied."""
+    """The clients for these steps. Raises NotAllowedError, Denied."""
     rows = {_row(step) for step in steps}
     regions = {row.name: app.tariffs.regions(configuration.section_of(row))[0] for row in rows}
     async with contextlib.AsyncExitStack() as resources:
@@ -165,7 +165,7 @@ async def _site(app: App, configuration: Configuration, steps: Sequence[Step]) -
                 site.queue_access = access
                 site.queues = await resources.enter_async_context(open_message_queues(access))
                 continue
-            site.bucket(name)  # or NotAllowedError
+            site.bucket(name)  # may raise NotAllowedError
             site.stores[name, False] = await resources.enter_async_context(open_object_store(access))
             if not access.endpoint_url and any(step.is_plain for step in steps):
                 plain = replace(access, endpoint_url=_PLAIN_S3.format(region=region, domain=domain(region)))
@@ -179,7 +179,7 @@ class _Site:
     def __init__(self, app: App, configuration: Configuration, regions: dict[str, str]) -> None:
         self.queues: MessageQueues | None = None
         self.queue_access: Access | None = None
-        # By operation, and whether it is without TLS.
+        # By operation, and by whether it is without TLS.
         self.stores: dict[tuple[str, bool], AwsObjectStore] = {}
         self.app = app
         self._clock = app.conductor.clock
@@ -188,7 +188,7 @@ class _Site:
         self._regions = regions
 
     def cost(self, step: Step) -> Cost:
-        """The most that it takes, by the prices of the way there."""
+        """The most that the step costs, at the prices of the route."""
         usd = step.copy_count * step.usd(self._tariff(_row(step)))
         return replace(step.cost_of_all, usd=usd)
 
@@ -199,7 +199,7 @@ class _Site:
         return str(section.bucket_in(self._regions[operation]))
 
     async def record(self, step: Step) -> Record:
-        """Run all copies at the same time; the most that they cost is in the book before, and what they did after."""
+        """Run all copies at the same time. The maximum is booked before, and replaced by the real cost after."""
         row = _row(step)
         booked = await self.app.conductor.pay(row.name, self.cost(step))
         plan = plan_of(step, self.app.tariffs.place(row, self._regions[row.name]), self._tariff(row))
@@ -220,7 +220,7 @@ class _Site:
         return record_of(step, outcomes, probes, addresses)
 
     async def client_record(self, step: Step, notes: Path) -> Record:
-        """What a client does that somebody else wrote; what it may leave is noted in that folder."""
+        """Run somebody else's client; `notes` is the folder for notes of what it may leave behind."""
         row, started_at = _row(step), self._clock.now().isoformat(timespec="seconds")
         if (missing := what_is_missing(step.client)) is not None:
             return Record(label=step.label, started_at=started_at, reason=missing)
@@ -240,7 +240,7 @@ class _Site:
             "duration_seconds": report.duration_seconds,
             "transferred_bytes": report.transferred_bytes,
             "throughput_bytes_per_second": report.transferred_bytes / report.duration_seconds,
-            "request_count": float(step.body_count or 1),  # with a body; the others are the client's affair
+            "request_count": float(step.body_count or 1),  # with bodies; others are unknown
             "throttled_count": float(report.throttled_count),
             "failed_count": float(report.failed_count),
         }
@@ -249,7 +249,7 @@ class _Site:
     async def _remember(
         self, step: Step, outcomes: Sequence[Outcome[Any]], probes: Sequence[Probe[Any]], place: Place
     ) -> None:
-        """What the models learn from: transfers; and how long the requests of queues take that this process made."""
+        """Store what models learn from: transfers, and request times of queues if this process made the requests."""
         for outcome, probe in zip(outcomes, probes, strict=True):
             if not isinstance(outcome, Observation):
                 continue
@@ -265,7 +265,7 @@ class _Site:
         return self.app.tariffs.of(row, self._regions[row.name])
 
     async def _probe(self, step: Step, operation: str, ending: contextlib.AsyncExitStack) -> Probe[Any]:
-        """One copy, which is closed with `ending`, and the processes of its own. Raises RequestError."""
+        """One copy of the step's probe; `ending` closes it and its processes. Raises RequestError."""
         if step.operation == QUEUE:
             assert self.queues is not None
             assert self.queue_access is not None
@@ -293,7 +293,7 @@ class _Site:
         if step.operation == DOWNLOAD:
             return S3DownloadProbe(
                 workspace,
-                read_object_bytes_max=step.payload_size_bytes,  # read whole
+                read_object_bytes_max=step.payload_size_bytes,  # it is read as a whole
                 is_apart=step.process_count > 0,
             )
         assert step.operation == UPLOAD
@@ -301,7 +301,7 @@ class _Site:
 
 
 async def _followed(command: str, request: Mapping[str, int], seconds_max: float) -> Report | Failure:
-    """Run it beside the loop; whoever is cancelled ends it first, and waits until it has removed what it sent."""
+    """Run the command outside the loop; cancellation ends it, and waits until it has removed what it sent."""
     stop = os.eventfd(0)
     try:
         running = asyncio.create_task(

@@ -1,4 +1,4 @@
-"""Knows the published search for the best number of threads by the size of objects."""
+"""Knows the published search for the best number of threads by object size."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _GRID_THREADS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _SIZES_KIB = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 _ALL_KIB = (*_SIZES_KIB, 4096)
 _GRID_WORLDS = ("colo-https", "colo-http", "m1.xlarge", "cc1.4xlarge")
-_ENDS = {  # of real services, and what is like them in the lab
+_ENDS = {  # of real services, with the lab's counterparts
     "near-tls": "m1.xlarge",
     "near-plain": "m1.xlarge",
     "far-tls": "colo-https",
@@ -77,7 +77,7 @@ def _grid(
 
 
 def grid_curve(records: Records, world: str, kib: int) -> dict[float, float]:
-    """MiB/s by threads: the mean of the repetitions."""
+    """MiB/s by threads, averaged over repetitions."""
     sums: dict[float, list[float]] = {}
     for prefix in ("grid", "grid-1", "grid-2", "grid-3", "grid-4"):
         for n, rate in records.curve(f"{prefix}/{world}/{kib}/").items():
@@ -91,7 +91,7 @@ def _by_size(records: Records, world: str) -> dict[int, dict[float, float]]:
 
 
 def _like(records: Records, world: str, kib: int) -> dict[float, float]:
-    """The curve of a world of the lab; of real services that of the end in its place, without TLS as published."""
+    """The curve of a lab world; on real services that of its counterpart, without TLS as published."""
     if not records.is_here:
         return grid_curve(records, world, kib)
     ends = {"colo-https": ["far-tls"], "colo-http": ["far-plain"]}.get(world, ["near-plain", "near-tls"])
@@ -99,7 +99,7 @@ def _like(records: Records, world: str, kib: int) -> dict[float, float]:
 
 
 def best_threads(curve: dict[float, float]) -> float:
-    """Those with the highest throughput."""
+    """The number with the highest throughput."""
     return max(curve, key=lambda n: curve[n])
 
 
@@ -113,10 +113,10 @@ def _grid_quantities(records: Records) -> Quantities:
         best = {kib: best_threads(curve) for kib in _SIZES_KIB if (curve := _like(records, world, kib))}
         small = [n for kib, n in best.items() if kib <= _SMALL_KIB_MAX]
         large = [n for kib, n in best.items() if kib > _SMALL_KIB_MAX]
-        if small and large:  # that of most sizes
+        if small and large:  # the median over sizes
             name = world.removeprefix("colo-")
             values[f"{name}.small"], values[f"{name}.large"] = quantile(small, 0.5), quantile(large, 0.5)
-    # With the threads that the study had, where it says so.
+    # With the study's number of threads, where it states one.
     wanted: dict[str, tuple[str, int, float | None]] = {
         "m1.1KB": ("m1.xlarge", 1, None),
         "colo.1KB": ("colo-http", 1, None),
@@ -165,7 +165,7 @@ _PUBLISHED_BEST = {  # threads by KB
 
 
 def _grid_summaries(records: Records) -> list[Plot]:
-    """Over all sizes: the smallest objects, the most of each size, its best thread count, and what TLS costs."""
+    """Over all sizes: the smallest objects, the maximum of each size, its best thread count, and the cost of TLS."""
     curves = {world: _by_size(records, world) for world in (*_GRID_WORLDS, *_ENDS)}
     smallest = [curve_series(world, found[1]) for world, found in curves.items() if 1 in found]
     most, best = (
@@ -196,13 +196,13 @@ def _grid_summaries(records: Records) -> list[Plot]:
 
 
 def _by_size_plots(records: Records) -> list[Plot]:
-    """What a table says better than a figure; of a best count nothing where few were tried."""
+    """The plots that are better as tables; without best counts if few were tried."""
     _, most, best, gains = _grid_summaries(records)
     return [most, best, gains] if _is_telling(records) else [most, gains]
 
 
 def _without_tls(records: Records) -> dict[str, dict[int, float]]:
-    """Percent of what goes through with it, by size, over all thread counts: of each world that has both."""
+    """Throughput without TLS in percent of that with it, by size, averaged over thread counts; for worlds with both."""
     gains: dict[str, dict[int, float]] = {}
     for plain, tls in (("colo-http", "colo-https"), ("near-plain", "near-tls"), ("far-plain", "far-tls")):
         with_it = _by_size(records, tls)
@@ -255,7 +255,7 @@ def _law_of_the_lab() -> str:
 
 
 def _law_here(records: Records) -> list[str]:
-    """Size, distance or the host: what moved the best thread count in this run, and what was not told apart."""
+    """What moved the best thread count in this run: size, distance or the host; and what could not be told apart."""
     found = []
     for scheme in ("tls", "plain"):
         by_end = {}
@@ -295,7 +295,7 @@ def _counts(records: Records) -> set[float]:
 
 
 def _is_telling(records: Records) -> bool:
-    """Whether enough thread counts were tried to name the best one."""
+    """Whether enough thread counts were tried to find the best one."""
     return len(_counts(records)) >= _COUNTS_THAT_TELL
 
 

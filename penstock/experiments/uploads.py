@@ -40,21 +40,21 @@ _SHORT_OBJECT = 12 * MiB
 
 _CLIENT_CONNECTIONS = {"one-connection": 1, "cyberduck": 5, "transfer-manager": 10}
 _REAL_CLIENTS = ("boto3", "s5cmd", "rclone", "aws")  # as `penstock tune --client` runs them
-_SDK_THREADS, _SDK_PART = 10, 8 * MiB  # the transfer manager's own
+_SDK_THREADS, _SDK_PART = 10, 8 * MiB  # the transfer manager's defaults
 
 
 def _client_steps(form: Form) -> Sequence[Step]:
     megabytes = (1, 16) if form is Form.SHORT else (1, 4, 16, 64, 128)
     sizes = [n * MB for n in megabytes]
     steps = [_client_step(*client, size) for client in _CLIENT_CONNECTIONS.items() for size in sizes]
-    if form is Form.LAB:  # they need sockets
+    if form is Form.LAB:  # real clients need sockets
         return steps
     real_sizes = sizes[1:] if form is Form.SHORT else sizes
     return [*steps, *(_real_client_step(client, size) for client in _REAL_CLIENTS for size in real_sizes)]
 
 
 def _real_client_step(client: str, size: int) -> Step:
-    """A file in parts; one that is too small for parts many times over, because then threads are files."""
+    """A file in parts; a file too small for parts is moved many times, so that threads are files in flight."""
     count = small_object_count(size, _SDK_THREADS) if size <= PART else None
     return upload_step(
         f"client/{client}/{size // MB}",
@@ -68,7 +68,7 @@ def _real_client_step(client: str, size: int) -> Step:
 
 
 def _client_step(client: str, threads: int, size: int) -> Step:
-    """Parts, where the client makes parts and the file is larger than one."""
+    """In parts, if the client makes parts and the file is larger than one."""
     label = f"client/{client}/{size // MB}"
     if threads == 1 or size <= PART:
         return upload_step(label, "hdd", size, 1, count=1)
@@ -118,7 +118,7 @@ def _thread_steps(form: Form) -> Sequence[Step]:
 
 
 def _client_worlds(form: Form) -> Sequence[str]:
-    """A probe's bodies are in memory, and the host is what it is: disk and processors are changed in the lab alone."""
+    """Outside the lab bodies are in memory and the host is given: only the lab varies disk and processors."""
     return _CLIENT_WORLDS if form is Form.LAB else ("ram-disk",)
 
 
@@ -158,9 +158,9 @@ def _thread_answer(records: Records) -> Sequence[str]:
 # Bottlenecks
 
 
-_FULL_PROCESSOR = 0.9  # of the time
-_STILL_GROWING = 0.8  # of what as many threads more would bring if they did not share anything
-_COUNTS_THAT_TELL = 3  # of threads, or of parts: one run of each of two says nothing of what lies beyond
+_FULL_PROCESSOR = 0.9  # busy fraction of a full processor
+_STILL_GROWING = 0.8  # of the gain that additional threads would bring if they shared nothing
+_COUNTS_THAT_TELL = 3  # of threads or parts; two single runs say nothing about larger counts
 _PART_SIZES = tuple(mib * MiB for mib in (5, 8, 16, 32, 64, 128))
 
 
@@ -222,7 +222,7 @@ def _bottleneck_plots(records: Records) -> Sequence[Plot]:
 
 
 def _merges(records: Records) -> dict[float, tuple[float, float]]:
-    """Seconds of merging and of all of the upload, by the number of parts."""
+    """Seconds of merging and of the whole upload, by the number of parts."""
     return {
         float(record.last_word): (record.values["complete_seconds"], record.values["duration_seconds"])
         for record in sorted(records.below("merge/"), key=lambda record: float(record.last_word))
@@ -230,7 +230,7 @@ def _merges(records: Records) -> dict[float, tuple[float, float]]:
 
 
 def _processor_series(records: Records) -> list[Series]:
-    """Here as it was measured, the busiest process; in the lab what its law makes of the throughput."""
+    """On real services the busiest process's measured demand; in the lab what its law derives from the throughput."""
     found = []
     for world in _CLIENT_WORLDS:
         shares = {}
@@ -285,7 +285,7 @@ def _bottleneck_answer(records: Records) -> Sequence[str]:
 
 
 def _limit_here(records: Sequence[Record]) -> str:
-    """On real services the disk is out of it, and the others are told by what they show."""
+    """On real services the disk is not involved, and the other limits show in the figures."""
     rates = {float(record.last_word): record.megabytes_per_second for record in records}
     busy = busiest(records)
     few, many = min(rates), max(rates)

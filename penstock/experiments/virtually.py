@@ -1,4 +1,4 @@
-"""Knows how an experiment is run in the lab: the ordinary probes in calibrated worlds, in virtual time."""
+"""Knows how an experiment runs in the lab: the ordinary probes in calibrated worlds, in virtual time."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _SEED = 1
 
 
 def run_in_lab(steps: Sequence[Step], tell: Callable[[Record], None] = lambda _: None) -> list[Record]:
-    """All steps, each world with a time of its own; each is told when it is over. Not from a running event loop."""
+    """Run all steps, each world with a clock of its own; call `tell` after each. Not from a running event loop."""
     records: dict[str, Record] = {}
     for world in dict.fromkeys(step.world for step in steps):
         mine = [step for step in steps if step.world == world]
@@ -62,7 +62,7 @@ def run_in_lab(steps: Sequence[Step], tell: Callable[[Record], None] = lambda _:
 
 
 class _WeightlessStore(SimulatedObjectStore):
-    """Bodies have a size and no bytes, which nobody reads here; names lead to another address each hour."""
+    """Bodies have a size but no bytes, which nobody reads here; the bucket's address changes every hour."""
 
     def __init__(self, service: S3Service, clock: VirtualClock, answered_by: Counter[str]) -> None:
         super().__init__(service)
@@ -118,7 +118,7 @@ class _Laboratory:
         return S3UploadProbe(workspace, payload_source=lambda size, _: bytes(size))
 
     def _service(self, index: int) -> S3Service:
-        """Each copy has a host of its own."""
+        """Each copy of a step has a host of its own."""
         if index not in self._stores:
             assert not isinstance(self._world, World)
             outbound, inbound = self._world
@@ -142,7 +142,7 @@ class _Laboratory:
 
 
 def plan_of(step: Step, place: Place, tariff: Tariff = FREE) -> ProbePlan[Any]:
-    """The step as its probe takes it."""
+    """The step as a probe's plan."""
     return ProbePlan(
         context=Context(
             place=replace(place, operation=step.operation), payload_size_bytes=step.payload_size_bytes
@@ -158,7 +158,7 @@ def plan_of(step: Step, place: Place, tariff: Tariff = FREE) -> ProbePlan[Any]:
 def record_of(
     step: Step, outcomes: Sequence[Outcome[Any]], probes: Sequence[Probe[Any]], addresses: Mapping[str, int]
 ) -> Record:
-    """The copies as one: what they did adds up, the rest is the mean of them."""
+    """The copies as one record: amounts are summed, everything else is averaged."""
     measured = [outcome for outcome in outcomes if isinstance(outcome, Observation)]
     started_at = min(outcome.started_at for outcome in outcomes).isoformat(timespec="seconds")
     for outcome in outcomes:
@@ -174,7 +174,7 @@ def record_of(
     if course is None:
         return record
     document = course.document()
-    conditions = document["conditions"] or {}  # that a plan was made for
+    conditions = document["conditions"] or {}  # those that a plan was made for
     values |= {f"{CONDITION}{k}": float(v) for k, v in conditions.items() if isinstance(v, (int, float))}
     samples = [{k: v for k, v in sample.items() if k in _KEPT} for sample in document["samples"]]
     return replace(record, samples=samples, arrivals=document["first_arrivals"])

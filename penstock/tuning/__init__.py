@@ -1,1 +1,1 @@
-"""Tunes a client that somebody else wrote: proposes, has it work, learns, and advises."""
+"""Tunes a client that somebody else wrote: proposes settings, runs it, learns, and advises."""

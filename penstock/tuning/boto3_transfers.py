@@ -1,10 +1,10 @@
-"""Knows how boto3 moves the files of a folder: a tool in a process of its own, which can be ended at any moment.
+"""Knows how boto3 moves the files of a folder: a tool in a process of its own, which can be ended at any time.
 
     python -m penstock.tuning.boto3_transfers
 
-reads what to upload as a line of JSON on standard input, and prints a line of JSON: what it took, or the trouble in a
-sentence. With `into` it downloads what was uploaded from that folder to another one. It removes nothing: whoever
-started it does, also where it was ended in the midst of a part.
+reads what to upload as a line of JSON from standard input, and prints a line of JSON: the times, or the trouble in a
+sentence. With `into` it downloads what was uploaded from that folder into another one. It removes nothing: its caller
+does, even if this process was ended in the middle of a part.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _TROUBLE_LENGTH_MAX = 400
 
 
 def main() -> int:
-    """Transfer once; returns the exit code, which is 0 also for trouble that is said."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it without a word
+    """Transfer once; the exit code is 0 also for trouble that is reported."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it silently
     print(json.dumps(transfer(json.loads(sys.stdin.readline()))))  # noqa: T201  # this is a command
     return 0
 
 
 def transfer(wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """What it took; or the trouble, and whether anything can have arrived."""
+    """Times and throttled count; or the trouble, and whether anything may have arrived."""
     from boto3.exceptions import Boto3Error
     from botocore.exceptions import BotoCoreError, ClientError
 
@@ -56,7 +56,7 @@ def sentence(trouble: BaseException, wanted: Mapping[str, Any]) -> str:
     from botocore import exceptions
 
     if isinstance(trouble, S3UploadFailedError) and trouble.__context__ is not None:
-        trouble = trouble.__context__  # the answer of S3, without the names of our own file
+        trouble = trouble.__context__  # S3's answer, without our file names
     said = " ".join(str(trouble).split())[:_TROUBLE_LENGTH_MAX].rstrip(".")
     if isinstance(trouble, exceptions.ClientError):
         return _refusal(trouble.response.get("Error", {}).get("Code", ""), said, wanted)
@@ -90,9 +90,9 @@ def _refusal(code: str, said: str, wanted: Mapping[str, Any]) -> str:
 
 
 def _timed(wanted: Mapping[str, Any], answers: list[int]) -> tuple[float, list[float]]:
-    """Seconds of the transfer without the import, and of each file until it was there.
+    """Seconds of the transfer, without imports, and until each file had arrived.
 
-    The status of each answer is noted, also of what is retried.
+    The status of each answer is appended to `answers`, including retried ones.
     """
     import boto3 as sdk
     from boto3.s3.transfer import TransferConfig
@@ -111,7 +111,7 @@ def _timed(wanted: Mapping[str, Any], answers: list[int]) -> tuple[float, list[f
         max_concurrency=threads,
         multipart_chunksize=size,
         multipart_threshold=size + 1,
-        preferred_transfer_client="classic",  # the other one ignores the number of threads
+        preferred_transfer_client="classic",  # the CRT's ignores the number of threads
     )
 
     def move(file: Path) -> float:

@@ -1,11 +1,11 @@
-"""Knows how boto3, s5cmd, rclone and the AWS CLI are told threads and sizes: ready-made commands to be tuned.
+"""Knows how boto3, s5cmd, rclone and the AWS CLI are given threads and sizes: ready-made commands to be tuned.
 
     python -m penstock.tuning.clients s5cmd --bucket my-bucket [--endpoint-url URL] [--region REGION]
 
 reads one proposal from standard input, uploads a generated file with the real client, removes what it uploaded, and
-prints what it measured. A proposal with a range size is one for a download: the file is uploaded first, without being
-timed, and read back into another folder. Credentials come from where the client itself finds them. An object that is
-too small to be split is moved many times over, because then threads are objects in flight.
+prints what it measured. A proposal with a range size is for a download: the file is first uploaded without timing, and
+read back into another folder. Each client finds its credentials in its usual way. An object too small to be split is
+moved many times, so that threads are objects in flight.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ from penstock.tuning.remains import Remains, remove, write_note
 from penstock.tuning.streams import steady_rate_per_second
 from penstock.units import MiB
 
-_PUTTING_THREAD_COUNT = 8  # what is only to be read back
+_PUTTING_THREAD_COUNT = 8  # to upload what is to be read back
 _PUTTING_PART_BYTES = 16 * MiB
-# Services admit some at once before they count, and who was refused waits half a second and more: fewer objects
-# would show that, and no limit.
+# Services admit a burst before they limit, and refused clients wait for half a second or more: fewer objects would
+# measure these effects, and not the limit.
 _SMALL_OBJECTS_MIN = 300
 _SMALL_OBJECTS_PER_THREAD = 128
-_SMALL_OBJECTS_MANY = 8192  # from here on only so many more as give each thread
+_SMALL_OBJECTS_MANY = 8192  # above this, only as many as give each thread the next number
 _SMALL_OBJECTS_PER_MANY_THREADS = 32
-_SMALL_OBJECTS_BYTES_MAX = 512 * MiB  # together, beyond the least
+_SMALL_OBJECTS_BYTES_MAX = 512 * MiB  # of all together, unless the minimum needs more
 _SMALL_OBJECTS_PER_THREAD_MIN = 4
 _PREFIX = "penstock-tune/"
 _ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_REMOVAL_PAUSES_SECONDS = (0.5, 2.0)  # between tries, after a run that worked
+_REMOVAL_PAUSES_SECONDS = (0.5, 2.0)  # between attempts, after a run that worked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +69,9 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transfer:
-    """One proposal, made concrete: the files of a folder, to be put under a prefix of their own.
+    """One proposal, made concrete: the files of a folder, to be uploaded under a prefix of their own.
 
-    With `into`, they were put there, and are to be read back into another folder.
+    With `into`, they have been uploaded, and are to be read back into that folder.
     """
 
     target: Target
@@ -90,7 +90,7 @@ class Transfer:
 
     @property
     def remains(self) -> Remains:
-        """What may be there when it ends. Small objects are not uploaded in parts."""
+        """What may exist when it ends; small objects are not uploaded in parts."""
         return Remains(
             **asdict(self.target),
             prefix=self.prefix,
@@ -101,7 +101,7 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What one transfer took, and when each of its files was there, in seconds from any origin, where that was seen."""
+    """The duration of one transfer, and if observed, when each file had arrived, in seconds from any origin."""
 
     duration_seconds: float
     throttled_count: int = 0
@@ -113,13 +113,13 @@ class ClientError(RuntimeError):
 
 
 class NothingSentError(ClientError):
-    """The client failed before anything arrived: there is nothing to remove."""
+    """The client failed before anything arrived, so there is nothing to remove."""
 
 
 def boto3(transfer: Transfer) -> Measured:
-    """The classic transfer manager: the one that obeys both knobs. 503s are counted, also those that it retries.
+    """The classic transfer manager, which obeys both knobs. Counts 503s, including retried ones.
 
-    It runs in a process of its own, because an upload by it can be ended only with its process.
+    It runs in a process of its own, because only ending the process ends an upload.
     """
     wanted = json.dumps(asdict(transfer.target) | asdict(transfer), default=str)
     command = [sys.executable, "-m", "penstock.tuning.boto3_transfers"]
@@ -134,7 +134,7 @@ def boto3(transfer: Transfer) -> Measured:
 
 
 def s5cmd(transfer: Transfer) -> Measured:
-    """It tells of a retry on the level "debug" alone."""
+    """It logs retries only at level "debug"."""
     into = transfer.into
     ways = [f"{transfer.url}*", f"{into}/"] if into else [f"{transfer.folder}/*", transfer.url]
     told = _told(["s5cmd", "--log", "debug", *_endpoint(transfer.target), "cp", *ways], transfer)
@@ -142,9 +142,9 @@ def s5cmd(transfer: Transfer) -> Measured:
 
 
 def rclone(transfer: Transfer) -> Measured:
-    """A remote that is written on the command line; credentials from the environment.
+    """A remote given on the command line, with credentials from the environment.
 
-    It tells of a retry on the level "debug" alone.
+    It logs retries only at level "debug".
     """
     target, into = transfer.target, transfer.into
     remote = f":s3:{target.bucket}/{transfer.prefix}"
@@ -161,7 +161,7 @@ def rclone(transfer: Transfer) -> Measured:
 
 
 def aws(transfer: Transfer) -> Measured:
-    """`aws s3 cp`, with a copy of your own configuration in which the transfer settings are set."""
+    """`aws s3 cp`, with a copy of the user's configuration that has the transfer settings."""
     into, where = transfer.into, _endpoint(transfer.target)
     ways = [transfer.url, str(into)] if into else [str(transfer.folder), transfer.url]
     copy = ["aws", "s3", "cp", "--recursive", "--only-show-errors", *ways, *where]
@@ -173,7 +173,7 @@ def aws(transfer: Transfer) -> Measured:
 
 
 def _told(command: Sequence[str], transfer: Transfer) -> launch.Launch:
-    """The command with the proposal as `penstock export` says it; what the user's environment says gives way."""
+    """The command with the proposal's options, as `penstock export` gives them; they override the environment."""
     threads, size, is_reading = transfer.thread_count, transfer.request_size_bytes, transfer.into is not None
     document = {
         "payload_size_bytes": transfer.file_size_bytes,
@@ -200,19 +200,19 @@ CLIENTS: Mapping[str, Callable[[Transfer], Measured]] = {
 
 
 def command_line(client: str, target: Target) -> str:
-    """What runs this file for a client, as a line for the shell, to which `noting` may be added."""
+    """The shell command that runs this file for a client; `noting` may be appended."""
     region = ["--region", target.region] if target.region else []
     words = ["--bucket", target.bucket, *_endpoint(target), *region]
     return shlex.join([sys.executable, "-m", "penstock.tuning.clients", client, *words])
 
 
 def noting(folder: Path) -> str:
-    """The option by which what may be left is noted in this folder."""
+    """The option that names the folder for notes of what may be left."""
     return shlex.join(["--notes", str(folder)])
 
 
 def what_is_missing(client: str) -> str | None:
-    """One sentence when the client is not installed here."""
+    """A sentence if the client is not installed here; else None."""
     if client == "boto3":
         found: object = importlib.util.find_spec("boto3")
         advice = "install it into penstock's environment (`pip install 'penstock[demo]'`)"
@@ -222,7 +222,7 @@ def what_is_missing(client: str) -> str | None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Carry out one proposal; returns the exit code."""
+    """Run one proposal; returns the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m penstock.tuning.clients",
         description="Move a generated file as a line of JSON on standard input proposes, and measure.",
@@ -234,7 +234,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--notes", type=Path, help="a folder for what could not be removed")
     given = parser.parse_args(arguments)
     for number in _ENDING_SIGNALS:
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as below nohup
+        if signal.getsignal(number) is not signal.SIG_IGN:  # ignored under nohup
             signal.signal(number, _leave)
     if (missing := what_is_missing(given.client)) is not None:
         print(missing, file=sys.stderr)  # noqa: T201  # this is a command
@@ -250,7 +250,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def small_object_count(size_bytes: int, thread_count: int) -> int:
-    """How many objects that go whole a trial moves: enough to be past what a service admits at once."""
+    """How many unsplit objects a trial moves: enough to get past a service's initial burst."""
     usual = min(_SMALL_OBJECTS_PER_THREAD * thread_count, _SMALL_OBJECTS_MANY)
     wanted = max(usual, _SMALL_OBJECTS_PER_MANY_THREADS * thread_count, _SMALL_OBJECTS_MIN)
     affordable = _SMALL_OBJECTS_BYTES_MAX // max(size_bytes, 1)
@@ -260,9 +260,9 @@ def small_object_count(size_bytes: int, thread_count: int) -> int:
 def carry_out(
     client: str, target: Target, proposal: Mapping[str, int], notes: Path | None = None
 ) -> dict[str, float]:
-    """Make the files, move them, remove them; what was measured, whether or not they could be removed.
+    """Make the files, move them, remove them; returns the measurement, even if they could not be removed.
 
-    What may be left is noted in that folder.
+    Notes of what may be left are written into the folder `notes`.
     """
     size, threads = proposal["object_size_bytes"], proposal["thread_count"]
     reads = "range_size_bytes" in proposal
@@ -298,7 +298,7 @@ def carry_out(
 
 
 def _put_and_read(client: str, proposal: Mapping[str, int], upload: Transfer) -> Measured:
-    """What reading took. Raises ClientError, also where not all of it came."""
+    """What reading took. Raises ClientError, also if not all bytes arrived."""
     CLIENTS[client](upload)
     into = upload.folder.with_name("read")
     into.mkdir()
@@ -311,9 +311,9 @@ def _put_and_read(client: str, proposal: Mapping[str, int], upload: Transfer) ->
 
 
 def _uploaded_and_removed(client: Callable[[Transfer], Measured], upload: Transfer, note: Path) -> Measured:
-    """The note goes when nothing can be left; after a client that failed, it stays for one more look.
+    """Delete the note when nothing can be left; after a failed client it stays for one more attempt.
 
-    Who breaks it off may have no patience, and of the files no note tells: they go before what was uploaded.
+    An interrupted run may have little time, and no note names the local files, so these are deleted first.
     """
     remains = upload.remains
     try:
@@ -341,7 +341,7 @@ def _is_removed(remains: Remains, *, pauses_seconds: Sequence[float] = ()) -> bo
 
 @contextlib.contextmanager
 def _folder_of_files(size_bytes: int, count: int) -> Iterator[Path]:
-    """Files of random bytes, written out to the disk before anything is timed; small ones are links to one."""
+    """Files of random bytes, flushed to disk before anything is timed; small ones are links to one file."""
     with tempfile.TemporaryDirectory(prefix="penstock-tune-") as directory:
         folder = Path(directory) / "files"
         folder.mkdir()
@@ -359,23 +359,23 @@ def _folder_of_files(size_bytes: int, count: int) -> Iterator[Path]:
 
 
 def _timed(copy: Sequence[str], environment: Mapping[str, str]) -> Measured:
-    """Time the client's own command, as its user would wait for it."""
+    """Time the client's own command, as its user would experience it."""
     started = perf_counter()
     throttled_count, file_seconds = _run(copy, {**os.environ, **environment})
     seconds = perf_counter() - started
     return Measured(duration_seconds=seconds, throttled_count=throttled_count, file_seconds=file_seconds)
 
 
-_RETRY = re.compile(r"retryable error|pacer: low level retry")  # in the words of s5cmd and of rclone
+_RETRY = re.compile(r"retryable error|pacer: low level retry")  # as s5cmd and rclone log it
 _REFUSAL = re.compile(r"SlowDown|ServiceUnavailable|Throttl|RequestLimitExceeded|\b503\b")
 _MOVED = re.compile(r"^cp |\bINFO *: .*: Copied \(")
-_CHATTER = re.compile(r"^(DEBUG|cp|rm) |^\s+status code: |\b(DEBUG|INFO) *:")  # in theirs, too
+_CHATTER = re.compile(r"^(DEBUG|cp|rm) |^\s+status code: |\b(DEBUG|INFO) *:")  # of both
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, list[float]]:
-    """How many of its requests it says were throttled, and when it said of each file that it was there.
+    """How many requests it logged as throttled, and when it logged each file as done.
 
-    What else it says that matters goes to standard error.
+    Other relevant output goes to standard error.
     """
     throttled_count, file_seconds = 0, list[float]()
     with _started(command, environment, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT) as running:
@@ -396,7 +396,7 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, l
 def _started(
     command: Sequence[str], environment: Mapping[str, str], *, stdin: int, stderr: int | None = None
 ) -> Iterator[subprocess.Popen[str]]:
-    """A client that is waited for; it is told to end when the block is broken off."""
+    """A running client, which is waited for; an exception in the block ends it."""
     running = None
     try:
         with held_off():
@@ -416,7 +416,7 @@ def _started(
         raise
     finally:
         if running:
-            with running:  # closes what is open, and waits
+            with running:  # closes the pipes, and waits
                 pass
 
 
@@ -430,7 +430,7 @@ def _region(target: Target) -> dict[str, str]:
 
 
 def _leave(_signal_number: int, _frame: FrameType | None) -> NoReturn:
-    """Leave through every `finally` on the way: what was uploaded is removed. Being asked twice changes nothing."""
+    """Exit through every `finally` on the way, which removes what was uploaded. A second signal changes nothing."""
     for number in _ENDING_SIGNALS:
         signal.signal(number, lambda *_: None)
     sys.exit(1)

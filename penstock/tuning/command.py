@@ -1,8 +1,8 @@
-"""Knows how somebody else's command is run for one trial: one line in, one line out, and never left behind.
+"""Knows how to run somebody else's command for one trial: one line in, one line out, and nothing left running.
 
-The command is run by the shell in a process group of its own. It is given the proposal as a line of JSON on standard
-input, and the last line of its standard output is what it measured. Whatever else it does is expected trouble: a
-`Failure` with a sentence. Its output is kept only as far as the end of it is needed.
+The shell runs the command in a process group of its own. It gets the proposal as a line of JSON on standard input; the
+last line of its standard output is its report. Everything else is expected trouble: a `Failure` with a sentence. Only
+the end of its output is kept.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from penstock.processes.interruption import held_off
 _STDOUT_TAIL_BYTES = 64 * 1024
 _STDERR_TAIL_BYTES = 4 * 1024
 _READ_BYTES = 64 * 1024
-_GRACE_SECONDS = 10.0  # to end in order: to remove what was uploaded
+_GRACE_SECONDS = 10.0  # to end orderly and remove what was uploaded
 _POLL_SECONDS = 0.05
-_DEAF_SECONDS_MAX = 1.0  # a wait goes on where a signal comes just before it, or is taken by another thread
+_DEAF_SECONDS_MAX = 1.0  # a signal just before a wait, or handled by another thread, does not end the wait
 _COUNT_MAX = 10**9
-_FAR_RATIO = 4  # of what is reported to what was asked for; bits for bytes is 8
+_FAR_RATIO = 4  # between reported and requested amounts; bits for bytes would be 8
 _REST_READ_COUNT_MAX = 64
 _LINE_SHOWN_LENGTH = 100
 _TROUBLE_SHOWN_LENGTH = 120
-_NO_COMMAND = {126: " (not executable)", 127: " (no such command)"}  # as every shell has it
+_NO_COMMAND = {126: " (not executable)", 127: " (no such command)"}  # the shells' exit codes
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command measured; unknown keys are its own business."""
+    """What the command measured; unknown keys are ignored."""
 
     transferred_bytes: Annotated[float, msgspec.Meta(ge=1, le=2**60)]
     duration_seconds: Annotated[float, msgspec.Meta(ge=1e-6, le=1e8)]
     throttled_count: Annotated[int, msgspec.Meta(ge=0, le=_COUNT_MAX)] = 0
     failed_count: Annotated[int, msgspec.Meta(ge=0, le=_COUNT_MAX)] = 0
-    # Of many small objects, as long as there were some left to begin: what a stream of them reaches.
+    # For many small objects: the rate of an endless stream, from the time while objects were left to start.
     steady_throughput_bytes_per_second: Annotated[float, msgspec.Meta(gt=0, le=2**60)] | None = None
 
 
@@ -57,17 +57,17 @@ class Failure:
     reason: str
     stderr_tail: str = ""
     is_timeout: bool = False
-    is_no_command: bool = False  # the shell found nothing that it could run
-    is_contradiction: bool = False  # it moved what it says, or the object, and not both
+    is_no_command: bool = False  # the shell found no such command
+    is_contradiction: bool = False  # its report contradicts the size of the object
 
 
 def contradiction(
     report: Report, object_size_bytes: int, unsplit_bytes: int = PART_SIZE_BYTES_MIN
 ) -> str | None:
-    """Why what it reports is hardly bytes of that object, in one sentence; None when it may be.
+    """Why the reported bytes cannot be those of the object, in one sentence; None if they can.
 
-    Some of an object may be missing, and what is too small for parts is moved many times over. A rate from bytes that
-    were not moved is none.
+    Some of an object may be missing, and an object too small for parts is moved many times. Without the right bytes, a
+    rate would be meaningless.
     """
     ratio = report.transferred_bytes / object_size_bytes
     is_split = object_size_bytes > unsplit_bytes
@@ -81,7 +81,7 @@ def contradiction(
 
 
 def doubt(report: Report, *, took_seconds: float) -> str | None:
-    """Why what it reports is hardly seconds of its run, which no transfer in it is longer than; None when it may be."""
+    """Why the reported seconds are implausible for its run, which bounds every transfer in it; None if they are not."""
     if report.duration_seconds <= _FAR_RATIO * took_seconds:
         return None
     told = f"duration_seconds {report.duration_seconds:.6g} where its run took {took_seconds:.3g} s"
@@ -99,9 +99,9 @@ def run_command(
     grace_seconds: float = _GRACE_SECONDS,
     stop: int | None = None,
 ) -> Report | Failure:
-    """Run it once. However this ends, also with KeyboardInterrupt, nothing of its process group is left.
+    """Run it once. However this ends, even with KeyboardInterrupt, nothing of its process group is left.
 
-    It is ended in order as soon as the descriptor `stop` can be read: for whoever waits in another thread.
+    The command is ended orderly as soon as the descriptor `stop` is readable, so that another thread can end it.
     """
     line = json.dumps(request).encode() + b"\n"
     watched = None
@@ -118,12 +118,12 @@ def run_command(
     finally:
         if watched:
             with held_off():
-                watched.kill_group()  # also children that it left behind
+                watched.kill_group()  # including children that it left behind
     return _judge(watched, timeout_seconds, has_ended=has_ended)
 
 
 class _Watched:
-    """A running command: its output is drained, and its end is seen without reaping it."""
+    """A running command: its output is drained, and its end is noticed without reaping it."""
 
     def __init__(self, command: str, line: bytes, stop: int | None) -> None:
         self._watch = Watch()
@@ -133,7 +133,7 @@ class _Watched:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C is ours to pass on, to all of it
+            start_new_session=True,  # Ctrl-C reaches only us, and we pass it on to the whole group
         )
         self._watch.keep_an_eye_on(process.pid)
         self._tails = {"stdout": b"", "stderr": b""}
@@ -150,12 +150,12 @@ class _Watched:
         self._stop = stop
         if stop is not None:
             self._selector.register(stop, selectors.EVENT_READ, "stop")
-        with contextlib.suppress(BrokenPipeError):  # it may not want to know
-            process.stdin.write(line)  # shorter than any pipe
+        with contextlib.suppress(BrokenPipeError):  # it may not read its input
+            process.stdin.write(line)  # fits into any pipe's buffer
             process.stdin.close()
 
     def follow(self, seconds: float) -> bool:
-        """Drain its output until it ends; False when it did not in so many seconds, or is to stop."""
+        """Drain its output until it ends; False if it did not within these seconds, or is to stop."""
         deadline = time.monotonic() + seconds
         while (left_seconds := deadline - time.monotonic()) > 0:
             for key, _ in self._selector.select(min(left_seconds, _DEAF_SECONDS_MAX)):
@@ -168,12 +168,12 @@ class _Watched:
         return False
 
     def end_in_order(self, grace_seconds: float) -> None:
-        """Ask its group to end, and wait a while for all of it; a second Ctrl-C ends the patience.
+        """Ask its group to end, and wait a while for all of it; a second Ctrl-C ends the wait.
 
-        A shell ends at once where the client that it runs is still removing what it uploaded.
+        A shell ends at once, while the client that it runs may still be removing what it uploaded.
         """
         deadline = time.monotonic() + grace_seconds
-        if self._stop is not None:  # once is enough
+        if self._stop is not None:  # one stop is enough
             self._selector.unregister(self._stop)
             self._stop = None
         with contextlib.suppress(ProcessLookupError, KeyboardInterrupt):
@@ -185,7 +185,7 @@ class _Watched:
                     self._drain_for(_POLL_SECONDS)
 
     def kill_group(self) -> None:
-        """Nothing of it survives this. A command that was not reaped before it keeps its number until here."""
+        """Kill the whole group. The command was not reaped before, so its process id is still its own."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._watch.end()
@@ -198,22 +198,22 @@ class _Watched:
 
     @property
     def status(self) -> int:
-        """What it ended with; a signal is negative."""
+        """Its exit status; negative for a signal."""
         return self._process.returncode
 
     @property
     def last_line(self) -> bytes:
-        """Of standard output, without empty ones."""
+        """The last line of standard output that is not empty."""
         lines = [line for line in self._tails["stdout"].splitlines() if line.strip()]
         return lines[-1].strip() if lines else b""
 
     @property
     def stderr_tail(self) -> str:
-        """The end of standard error, readable whatever it was."""
+        """The end of standard error, as text."""
         return self._tails["stderr"].decode(errors="replace").strip()
 
     def _drain(self, descriptor: int, name: str) -> bool:
-        """Read once; False when there is nothing more for now."""
+        """Read once; False if there is nothing more for now."""
         try:
             data = os.read(descriptor, _READ_BYTES)
         except BlockingIOError:
@@ -225,14 +225,14 @@ class _Watched:
         return True
 
     def _drain_rest(self) -> None:
-        """What is in the pipes when it has ended; a child that goes on writing is not waited for."""
+        """Read what is left in the pipes after its end; a child that goes on writing is not waited for."""
         for key in [key for key in self._selector.get_map().values() if key.data in self._tails]:
             reads = 0
             while reads < _REST_READ_COUNT_MAX and self._drain(key.fd, key.data):
                 reads += 1
 
     def _drain_for(self, seconds: float) -> None:
-        """Let it write while it ends, for so long or until there is something."""
+        """Drain its output while it ends, for this long or until there is some."""
         if not self._selector.get_map():
             time.sleep(seconds)
         for key, _ in self._selector.select(seconds):

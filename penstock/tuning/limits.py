@@ -1,9 +1,9 @@
-"""Knows what failures suggest about a client: a limit on threads or on memory, and when it is put to the test again.
+"""Knows what failures suggest about a client: a limit on threads or memory, and when to test it again.
 
-A failure may be bad luck, so a limit is a suspicion, and runs can contradict it: a failure where a success had as many
-threads and as much in memory says nothing. Failures without a success between them count as one, because an outage
-explains them as well as a limit does. After some successes what is suspected is tried again, and later each time that
-it was confirmed.
+A failure may be bad luck, so a limit is only a suspicion that later runs can contradict. A failure says nothing if a
+success had at least as many threads and as much in memory. Failures without a success between them count as one,
+because an outage explains them as well as a limit. After some successes a suspected limit is tried again, and later
+after each time that it was confirmed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from penstock.tuning.state import Trial
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """What no run worked with, and some failed with."""
+    """The most with which a run worked, and the least with which one failed."""
 
     name: Literal["thread_count", "memory_bytes"]
     worked_max: int
@@ -38,7 +38,7 @@ class Limit:
 def suspected_limit(
     trials: Sequence[Trial], object_size_bytes: int, *, thread_count_min: int = 1
 ) -> Limit | None:
-    """The limit that explains all failures which no success contradicts: on threads if it can, else on memory."""
+    """The limit that explains all failures that no success contradicts: on threads if possible, else on memory."""
     worked, failed = _worked(trials), [trial.setting for trial in _unexplained(trials, object_size_bytes)]
     if not failed:
         return None
@@ -53,17 +53,17 @@ def suspected_limit(
 
 
 def most_to_try(limit: Limit, trials: Sequence[Trial], object_size_bytes: int) -> int | None:
-    """How far the next run may go with a suspected limit; None when as far as it likes.
+    """How much the next run may use under a suspected limit; None if any amount.
 
-    Half-way between what worked and what failed, so that the limit is found by halving. When it is tried again, the
-    least that failed; what was never confirmed is forgiven. Where no limit explains as many failures, the
-    command may fail at random, and only trying tells.
+    It is halfway (by ratio) between what worked and what failed, so that the limit is found by bisection. A retry uses
+    the least that failed; a limit that was never confirmed is dropped. If the limit explains no more than half of the
+    failures, the command may fail at random, and only trying tells.
     """
     failures = _unexplained(trials, object_size_bytes)
     if 2 * len(failures) <= sum(_tells(trial) for trial in trials):
         return None
     episode_count, success_count = _episodes(trials, failures)
-    # It takes 2, 3, 5, 9 ... successes: each confirmation makes the limit more likely, and another try less worth it.
+    # After 2, 3, 5, 9 ... successes: each confirmation makes the limit more likely, and a retry less worthwhile.
     if success_count <= 2 ** (episode_count - 1):
         return isqrt(limit.worked_max * limit.failed_min)
     return None if episode_count == 1 else limit.failed_min
@@ -74,7 +74,7 @@ def _worked(trials: Sequence[Trial]) -> list[TransferSetting]:
 
 
 def _unexplained(trials: Sequence[Trial], object_size_bytes: int) -> list[Trial]:
-    """Failures with more of something than any success had. What took too long, or was not run, says nothing."""
+    """Failures with more of something than any success had; time-outs and commands that did not run say nothing."""
     worked = [(x.thread_count, x.memory_bytes(object_size_bytes)) for x in _worked(trials)]
     return [
         trial
@@ -88,12 +88,12 @@ def _unexplained(trials: Sequence[Trial], object_size_bytes: int) -> list[Trial]
 
 
 def _tells(trial: Trial) -> bool:
-    """Whether it failed in a way that may tell of a limit."""
+    """Whether it failed in a way that may indicate a limit."""
     return trial.failure is not None and not trial.failure.is_timeout and not trial.failure.is_no_command
 
 
 def _episodes(trials: Sequence[Trial], failures: Sequence[Trial]) -> tuple[int, int]:
-    """How often failures began after a success, and how many successes there were after the last of them."""
+    """How often failures began after a success, and the number of successes after the last failure."""
     indices = {failure.probe_index for failure in failures}
     episode_count, success_count, was_failure = 0, 0, False
     for trial in trials:

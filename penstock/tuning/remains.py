@@ -1,7 +1,7 @@
-"""Knows what a run of a ready-made client may have left in its bucket, and how it is removed and tried again.
+"""Knows what a run of a ready-made client may have left in its bucket, and how to remove it and try again.
 
-A note is on the disk before anything is sent, so that whoever tunes can clean up after a run that was killed. After a
-run that failed it stays for one more look: a request that was under way may be carried out after the first removal.
+A note is on disk before anything is sent, so that the tuner can clean up after a killed run. After a failed run the
+note stays for one more attempt: a request in flight may take effect after the first removal.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ import msgspec
 from penstock.probes.outside import RequestError, Unreachable
 from penstock.probes.removal import Removal, all_tried
 
-_SECONDS_MAX = 8.0  # of one removal: an interrupted run has ten to end
+_SECONDS_MAX = 8.0  # for one removal: an interrupted run has ten to end
 _CONNECT_SECONDS_MAX = 2.0
 _READ_SECONDS_MAX = 3.0
 _NOTE = ".json"
 
 
 class Remains(msgspec.Struct, frozen=True, kw_only=True):
-    """All that one run can create, by name."""
+    """Everything that one run can create, by name."""
 
     bucket: str
     endpoint_url: str | None
     region: str | None
     prefix: str
     file_names: tuple[str, ...]
-    is_in_parts: bool  # then an unfinished upload of each may be there, too
+    is_in_parts: bool  # then unfinished uploads may exist, too
 
     @property
     def url(self) -> str:
-        """As S3 clients write it."""
+        """The place as S3 clients write it."""
         return f"s3://{self.bucket}/{self.prefix}"
 
 
@@ -47,7 +47,7 @@ class Left(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write_note(remains: Remains, folder: Path, name: str) -> Path:
-    """The note's file, on the disk."""
+    """Write the note to disk, and return its path."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     note = folder / f"{name}{_NOTE}"
     with note.open("wb") as file:
@@ -58,7 +58,7 @@ def write_note(remains: Remains, folder: Path, name: str) -> Path:
 
 
 def remove(remains: Remains, *, pauses_seconds: Sequence[float] = ()) -> None:
-    """Remove all of it, and try again after each of the pauses. Raises RequestError."""
+    """Remove everything; retry after each of the pauses. Raises RequestError."""
     for pause_seconds in pauses_seconds:
         try:
             return asyncio.run(_removed(remains))
@@ -68,9 +68,9 @@ def remove(remains: Remains, *, pauses_seconds: Sequence[float] = ()) -> None:
 
 
 def remove_noted(folder: Path) -> list[Left]:
-    """Remove what the notes of a folder name, and tear up those that are done with; what is left.
+    """Remove what the notes in a folder name, and delete the notes that are done; returns what is left.
 
-    Where one cannot be removed the others are not tried: nobody waits for a service for each of them.
+    After one failure the others are not tried, so that nobody waits for an unreachable service again and again.
     """
     left: list[Left] = []
     for note in sorted(folder.glob(f"*{_NOTE}")):
@@ -96,7 +96,7 @@ def _why_left(remains: Remains) -> str | None:
 
 
 async def _removed(remains: Remains) -> None:
-    # Imported here: it takes half a second, and a command of one's own needs none of it.
+    # Imported here: it takes half a second, and the user's own commands do not need it.
     from penstock.probes.aws.access import Access
     from penstock.probes.aws.objects import open_object_store
 

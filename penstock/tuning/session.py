@@ -1,7 +1,7 @@
-"""Knows how any client is tuned: propose, have the client do it, learn, propose again; and what to advise at the end.
+"""Knows how any client is tuned: propose a setting, run the client, learn, propose again, and finally advise.
 
-The optimizer is the daemon's, asked in this process: while no command runs, nothing is measured that a fit could
-disturb. The history is the file of trials, so that a tuning which was interrupted goes on as if it had not been.
+It uses the daemon's optimizer in this process: while no command runs, there is no measurement that a fit could disturb.
+The file of trials is the whole history, so that an interrupted tuning continues as if nothing had happened.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from penstock.tuning.limits import Limit, most_to_try, suspected_limit
 from penstock.tuning.state import StateFile, Trial, TuningStateError
 from penstock.vocabulary import UNKNOWN, Context, Cost, Demand, Observation, Place, ProbePlan, Recommendation
 
-PROBE_COUNT = 12  # by then the advice is within a few percent of the best, and more changes little
-GIVE_UP_AFTER = 3  # failures in a row when nothing has worked: the command is broken, not the setting
-_PAUSE = 2  # trials for which a failure alone counts
+PROBE_COUNT = 12  # by then the advice is within a few percent of the best, and more trials change little
+GIVE_UP_AFTER = 3  # failures in a row before anything worked: the command is broken, not the setting
+_PAUSE = 2  # trials for which a setting is avoided after a single failure
 _VALIDITY_SECONDS = 86400.0
 
 Run = Callable[[dict[str, int]], Report | Failure]
-"""Carries out one proposal: `penstock.tuning.command.run_command`, or a fake."""
+"""Runs one proposal: `penstock.tuning.command.run_command`, or a fake."""
 
 
 class TuningError(RuntimeError):
-    """Nothing was learned; the message says why, with what the command said itself."""
+    """Nothing was learned; the message says why, and includes the command's own output."""
 
     def __init__(
         self, message: str, task: Task, trials: Sequence[Trial], *, was_interrupted: bool = False
@@ -48,7 +48,7 @@ class TuningError(RuntimeError):
         self._trials = tuple(trials)
 
     def document(self) -> dict[str, Any]:
-        """As JSON values: that of a tuning, without advice and with the trouble."""
+        """As JSON values: like a tuning's document, with the trouble and without advice."""
         return {"recommendation": None, "trouble": str(self)} | _trials_document(
             self._task, self._trials, was_interrupted=self.was_interrupted
         )
@@ -56,7 +56,7 @@ class TuningError(RuntimeError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What is wanted."""
+    """What to tune, and how."""
 
     object_size_bytes: int
     ranges: Ranges
@@ -65,12 +65,12 @@ class Task:
     seed: int = 0
     region: str = UNKNOWN
     instance_type: str = UNKNOWN
-    # Any: a setting of uploads or of downloads.
+    # Any: a setting of uploads or downloads.
     row: Operation[Any, Any] = UPLOAD
 
     @property
     def unsplit_bytes(self) -> int:
-        """An object of at most so many goes whole, and many of them at a time."""
+        """An object up to this size is sent whole, and many such objects move at a time."""
         return ranged_model(self.ranges).direction.unsplit_bytes
 
     @property
@@ -81,13 +81,13 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
-    """What came of it."""
+    """The result."""
 
     task: Task
     trials: tuple[Trial, ...]
     recommendation: Recommendation[TransferSetting]
     was_interrupted: bool
-    trouble: str | None = None  # what ended it before all runs were made, other than an interruption
+    trouble: str | None = None  # what ended it early, other than an interruption
     limit: Limit | None = None
 
     def document(self) -> dict[str, Any]:
@@ -119,14 +119,14 @@ def _trials_document(task: Task, trials: Sequence[Trial], *, was_interrupted: bo
         "probe_count": len(trials),
         "failed_probe_count": sum(trial.failure is not None for trial in trials),
         "was_interrupted": was_interrupted,
-        # The first doubt about what was reported.
+        # The first doubt about a report.
         "warning": next((found for trial in trials if (found := doubt_about(trial))), None),
         "trials": [_trial_document(trial) for trial in trials],
     }
 
 
 def doubt_about(trial: Trial) -> str | None:
-    """Why what a trial reported is hard to believe."""
+    """Why a trial's report is implausible; None if it is not."""
     if trial.report is None or trial.took_seconds is None:
         return None
     return doubt(trial.report, took_seconds=trial.took_seconds)
@@ -159,10 +159,10 @@ def tune(
     starting: Callable[[ProbePlan[TransferSetting], int], None],
     ended: Callable[[Trial], None],
 ) -> Tuning:
-    """Try until there are as many trials as the task wants, then advise.
+    """Run trials until there are as many as the task wants, then advise.
 
-    Ctrl-C ends the running trial, which is forgotten, and leads to the advice as well; so does a trial that cannot be
-    kept, which counts. Raises TuningError when nothing worked; it knows whether it was interrupted.
+    Ctrl-C ends the running trial, which is forgotten, and leads to the advice; so does a trial that cannot be stored,
+    which counts. Raises TuningError if nothing worked; the error knows whether it was interrupted.
     """
     was_interrupted, trouble = False, None
     try:
@@ -179,7 +179,7 @@ def tune(
         trouble = str(unwritten)
     if not any(trial.report for trial in state.trials):
         raise _nothing_learned(task, state.trials, trouble, was_interrupted=was_interrupted)
-    with put_up_with_one() as interruptions:  # this takes a second, and is what Ctrl-C should lead to
+    with put_up_with_one() as interruptions:  # Ctrl-C should lead to this advice, which takes a second
         recommendation = advise(task, state.trials, clock)
     return Tuning(
         task=task,
@@ -192,7 +192,7 @@ def tune(
 
 
 def propose(task: Task, trials: Sequence[Trial]) -> ProbePlan[TransferSetting]:
-    """What to try next; the same trials and seed always lead to the same proposal."""
+    """What to try next; the same trials and seed always give the same proposal."""
     model, demand = _possible(task, trials, is_advice=False)
     plan: ProbePlan[TransferSetting] | None
     plan = deliberate(model, _case(task, demand, trials, task.context)).plan
@@ -201,7 +201,7 @@ def propose(task: Task, trials: Sequence[Trial]) -> ProbePlan[TransferSetting]:
 
 
 def advise(task: Task, trials: Sequence[Trial], clock: Clock) -> Recommendation[TransferSetting]:
-    """The advice after these trials, of which one worked at least."""
+    """The advice after these trials, at least one of which worked."""
     model, demand = _possible(task, trials, is_advice=True)
     return recommend(
         model,
@@ -222,15 +222,15 @@ def _case(
         place=task.context.place,
         observations=tuple(_observations(task, trials)),
         next_context=next_context,
-        cost_max=Cost(duration_seconds=shortest_seconds),  # a price, not a bound: a slow trial must tell more
+        cost_max=Cost(duration_seconds=shortest_seconds),  # a price, not a limit: slow trials must pay
         demand=demand,
-        seed=task.seed + len(trials),  # also a failed trial moves chance on
+        seed=task.seed + len(trials),  # a failed trial advances the seed, too
         asks_again=True,
     )
 
 
 def _observations(task: Task, trials: Sequence[Trial]) -> Iterator[Observation[TransferSetting]]:
-    """What worked, in the order of the trials, whatever the clock did meanwhile."""
+    """The trials that worked, with ascending dates in the order of the trials, even if the clock was changed."""
     newest_at = datetime.min.replace(tzinfo=UTC)
     for trial in trials:
         if trial.report is not None:
@@ -254,8 +254,8 @@ def _observation(
         throttled_count=report.throttled_count,
         failed_count=report.failed_count,
         measures={} if steady is None else {"steady_throughput_bytes_per_second": steady},
-        # Origin and client stay those of a probe: what was run here is an own measurement, and a fit predicts for the
-        # client that probes, which here is the one that is advised.
+        # Origin and client stay those of a probe: this is penstock's own measurement, and a fit predicts for the client
+        # that probes, which here is the client that is advised.
     )
 
 
@@ -289,7 +289,7 @@ def _give_up_on_a_broken_command(task: Task, trials: Sequence[Trial]) -> None:
             task,
             trials,
         )
-    if failure.is_contradiction:  # the next one would count the same way
+    if failure.is_contradiction:  # the next report would be wrong in the same way
         raise TuningError(f"what the command reports cannot be used: {failure.reason}", task, trials)
     if len(trials) >= GIVE_UP_AFTER:
         raise TuningError(
@@ -307,7 +307,7 @@ def _nothing_learned(
 
 
 def _why(trials: Sequence[Trial]) -> str:
-    """Why the last of them failed, and what to do when all did."""
+    """Why the last trial failed, and what to do if all did."""
     failure = trials[-1].failure
     assert failure is not None
     advice = "Try it by hand with one line of JSON on its standard input."
@@ -323,10 +323,10 @@ def _said(failure: Failure) -> str:
 def _possible(
     task: Task, trials: Sequence[Trial], *, is_advice: bool
 ) -> tuple[PerformanceModel[Any], Demand]:  # Any: of uploads, or of downloads
-    """What the client seems able to do: the task, narrowed by what failures suggest.
+    """The model and demand, narrowed from the task to what failures suggest that the client can do.
 
-    After one failure a setting gets a rest and another chance; it is not advised until it has worked. A time-out says
-    no more than that. Other failures may suggest a limit; what is advised keeps to what worked below it.
+    After one failure a setting is avoided for a while, and tried once more; it is not advised until it has worked. A
+    time-out means no more than that. Other failures may suggest a limit; advice stays within what worked below it.
     """
     ranges, demand = task.ranges, task.demand
     if (limit := _limit(task, trials)) is not None:
@@ -347,7 +347,7 @@ def _limit(task: Task, trials: Sequence[Trial]) -> Limit | None:
 
 
 def _within(task: Task, limit: Limit, most: int | None) -> tuple[Ranges, Demand]:
-    """The ranges with a limit on threads, or the demand with one on memory, which never is less than can be kept."""
+    """The ranges with a limit on threads, or the demand with one on memory that is never impossible to keep."""
     ranges, demand = task.ranges, task.demand
     if most is None:
         return ranges, demand

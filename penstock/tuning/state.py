@@ -1,7 +1,7 @@
-"""Knows the file that a tuning is resumed from: a line that says what is tuned, then a line for each trial.
+"""Knows the file from which a tuning resumes: a line that says what is tuned, then a line for each trial.
 
-A trial is appended and synchronised before the next one starts, so a crash costs the trial that was running; a last
-line that was torn by it is forgotten. One process at a time holds the file.
+A trial is appended and synchronised before the next one starts, so a crash costs only the running trial; a last line
+that it tore is dropped. One process at a time holds the file.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from penstock.tuning.command import Failure, Report
 
 _StructT = TypeVar("_StructT", bound=msgspec.Struct)
 
-# What the same command line reads to find its S3: another store is another path, and no trial of one tells of the
-# other.
+# Variables by which the same command line finds its S3: trials with one store say nothing about another.
 _SAYS_WHERE = (
     "AWS_CONFIG_FILE",
     "AWS_DEFAULT_PROFILE",
@@ -57,7 +56,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     def of(
         cls, command: str, object_size_bytes: int, ranges: Ranges, environment: Mapping[str, str]
     ) -> Subject:
-        """The subject of a command line, in which bytes that are no text are written as escapes."""
+        """The subject of a command line; bytes that are not text are escaped."""
         return cls(
             command=_text(command),
             object_size_bytes=object_size_bytes,
@@ -66,13 +65,13 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def file_name(self, working_directory: str) -> str:
-        """A name of its own; what a command means depends on where it is run."""
+        """A unique file name, which also depends on the working directory, as a command's meaning does."""
         told_apart = msgspec.json.encode(self) + b"\n" + os.fsencode(working_directory)
         return f"tune-{hashlib.sha256(told_apart).hexdigest()[:16]}.jsonl"
 
 
 class _Run(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of the command, and what came of it, whatever its setting was."""
+    """One run of the command and its outcome, whatever its setting was."""
 
     probe_index: int
     reason: str
@@ -83,25 +82,25 @@ class _Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Trial(_Run, frozen=True, kw_only=True):
-    """One run of the command, and what came of it."""
+    """One run of the command with its setting and outcome."""
 
     setting: TransferSetting
 
 
 class _Written(_Run, frozen=True, kw_only=True):
-    """A trial as it stands in the file: what its numbers are called says what they are a setting of."""
+    """A trial as in the file, where the names in its setting tell the setting's type."""
 
     setting: dict[str, int]
 
     def trial(self, setting_type: type[TransferSetting]) -> Trial:
-        """Raises TypeError where it is no such setting."""
+        """Raises TypeError if it is not such a setting."""
         return Trial(**msgspec.structs.asdict(self) | {"setting": setting_type(**self.setting)})
 
 
 def default_path(subject: Subject, environment: Mapping[str, str]) -> Path:
-    """In the user's state directory. Raises TuningStateError."""
+    """A file in the user's state directory. Raises TuningStateError."""
     try:
-        working_directory = os.getcwd()  # noqa: PTH109  # it may hold any bytes, and need not be there any more
+        working_directory = os.getcwd()  # noqa: PTH109  # it may contain any bytes, and may be gone
     except OSError as trouble:
         raise TuningStateError(
             f"the working directory is gone ({trouble.strerror}): go to another one, or name a file with --state"
@@ -110,13 +109,13 @@ def default_path(subject: Subject, environment: Mapping[str, str]) -> Path:
 
 
 def users_directory(environment: Mapping[str, str]) -> Path:
-    """Of what penstock keeps for this user, as the XDG base directory specification has it."""
+    """Where penstock keeps this user's data, by the XDG base directory specification."""
     base = environment.get("XDG_STATE_HOME", "")
     return (Path(base) if base.startswith("/") else Path("~/.local/state").expanduser()) / "penstock"
 
 
 class StateFile:
-    """The trials so far; each new one is on the disk when `append` returns."""
+    """The trials so far; each new one is on disk when `append` returns."""
 
     def __init__(self, descriptor: int, path: Path, trials: tuple[Trial, ...]) -> None:
         self._descriptor = descriptor
@@ -124,7 +123,7 @@ class StateFile:
         self.trials = trials
 
     def append(self, trial: Trial) -> None:
-        """Keep one more. Raises TuningStateError when it is not on the disk; it is among the trials all the same."""
+        """Add a trial. Raises TuningStateError if it cannot be written; `trials` has it all the same."""
         self.trials = (*self.trials, trial)
         advice = "free space, or copy it and name the copy with --state"
         _write_line(self._descriptor, self._path, msgspec.json.encode(trial), advice)
@@ -134,9 +133,9 @@ class StateFile:
 def open_state(
     path: Path, subject: Subject, setting_type: type[TransferSetting], *, restart: bool
 ) -> Iterator[StateFile]:
-    """The state of this subject, held until the end. Raises TuningStateError.
+    """Open and hold the state of this subject. Raises TuningStateError.
 
-    When nothing in it ever worked, it begins anew: then the command was broken, not the settings.
+    If no trial in it ever worked, it is restarted: then the command was broken, and not its settings.
     """
     descriptor = _open(path)
     try:
@@ -154,7 +153,7 @@ def open_state(
 
 
 def _open(path: Path) -> int:
-    """Its descriptor; without waiting for the other end of a pipe."""
+    """The file's descriptor; does not wait for the other end of a pipe."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY, 0o600)
@@ -165,7 +164,7 @@ def _open(path: Path) -> int:
 
 
 def _refuse_what_is_no_file(descriptor: int, path: Path) -> None:
-    """A device has no end, and a pipe no beginning."""
+    """Raise TuningStateError for a device or a pipe, which cannot be read from the beginning to an end."""
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         raise TuningStateError(f"{path} is not a regular file: name one with --state")
 
@@ -180,9 +179,9 @@ def _lock(descriptor: int, path: Path) -> None:
 def _read(
     descriptor: int, path: Path, subject: Subject | None, setting_type: type[TransferSetting]
 ) -> tuple[Trial, ...]:
-    """The trials; what follows the last whole line is cut off. A file that is not ours is left as it is.
+    """The trials; what follows the last whole line is cut off. A file that is not ours is left alone.
 
-    Without a subject nothing of it is wanted: its first line says whether it is ours.
+    Without a subject no trials are returned; the first line still tells whether the file is ours.
     """
     with open(descriptor, "rb", closefd=False) as file:
         content = file.read()

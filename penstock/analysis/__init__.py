@@ -1,1 +1,1 @@
-"""What is read by engines that others wrote, past what one host's database holds: needs `penstock[analysis]`."""
+"""Analysis of many hosts' data by DuckDB or Spark, beyond one host's database; needs `penstock[analysis]`."""

@@ -1,7 +1,7 @@
-"""Knows how the files of a fleet are written and found, in a folder or in a bucket, through Arrow.
+"""Knows how a fleet's files are written and found, in a folder or a bucket, through Arrow.
 
-A bucket's endpoint and credentials are those of the environment (`AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL`,
-`AWS_REGION`), as any client's.
+A bucket's endpoint and credentials come from the environment (`AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL`, `AWS_REGION`),
+as for any client.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class FilesError(Exception):
 
 
 def file_system(destination: str) -> tuple[Any, str]:
-    """What Arrow calls a file system, and the path in it (Any: Arrow has no types)."""
+    """Arrow's file system for a destination, and the path in it (Any: Arrow has no types). Raises FilesError."""
     if re.match("[a-z0-9]+:/", destination) and not BUCKET.match(destination):
         raise FilesError(f"{destination} is neither a folder nor s3://bucket/prefix")
     if not BUCKET.match(destination):
@@ -47,7 +47,7 @@ def file_system(destination: str) -> tuple[Any, str]:
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     options: dict[str, Any] = {
         "region": os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION"),
-        "allow_delayed_open": True,  # a small file is one request, and leaves no unfinished upload whatever happens
+        "allow_delayed_open": True,  # a small file is one request, which cannot leave an unfinished upload
     }
     if endpoint:
         parts = urlsplit(endpoint)
@@ -59,7 +59,7 @@ def file_system(destination: str) -> tuple[Any, str]:
 
 
 def write(destination: str, path: str, table: str, rows: Iterable[Mapping[str, Any]]) -> int:
-    """One file, in place of what was there, and whole; how many rows. None is written for none."""
+    """Replace one file as a whole; returns the number of rows. Without rows no file is written. Raises FilesError."""
     system, root = file_system(destination)
     name, count, rows = f"{root}/{path}", 0, iter(rows)
     batches = _batches(rows, SCHEMAS[table])
@@ -68,7 +68,7 @@ def write(destination: str, path: str, table: str, rows: Iterable[Mapping[str, A
         return 0
     folder, _, file_name = name.rpartition("/")
     is_local = isinstance(system, fs.LocalFileSystem)
-    written = f"{folder}/.{file_name}" if is_local else name  # what begins with a dot is read by nobody
+    written = f"{folder}/.{file_name}" if is_local else name  # readers skip names that begin with a dot
     try:
         if is_local:
             system.create_dir(folder, recursive=True)
@@ -89,7 +89,7 @@ def _batches(rows: Iterator[Mapping[str, Any]], schema: Any) -> Iterator[Any]:
 
 
 def dataset(source: str, table: str) -> Any:
-    """All files of a table, with `day` and `host` from their names. Raises FilesError."""
+    """All files of a table, with `day` and `host` from their paths. Raises FilesError."""
     system, root = file_system(source)
     partitioning = ds.partitioning(pa.schema([("day", pa.string()), ("host", pa.string())]), flavor="hive")
     schema = pa.schema([*SCHEMAS[table], ("day", pa.string()), ("host", pa.string())])

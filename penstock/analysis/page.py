@@ -1,4 +1,4 @@
-"""Knows the page of a fleet: what to use where, who is slow and why, what changed, what it cost; from small answers."""
+"""Knows a fleet's page, made from small answers: what to use where, who is slow and why, what changed and cost."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from penstock.report.wording import gain_span, interval, percent, times_words
 from penstock.units import counted, format_bytes, money, number
 from penstock.vocabulary import Estimate
 
-SLOW_FRACTION = 0.7  # of what hosts of the same place come to
-PEER_COUNT_MIN = 3  # hosts, without which nobody is slow
-HOST_OBSERVATION_COUNT_MIN = 8  # measurements: a host's first ones are few threads, and say nothing of it
+SLOW_FRACTION = 0.7  # of the median over the hosts of a place; slower hosts are named
+PEER_COUNT_MIN = 3  # hosts; with fewer, none is called slow
+HOST_OBSERVATION_COUNT_MIN = 8  # a host's first measurements use few threads, and say nothing about it
 CHANGE_RATIO = 1.3
-CHANGE_COUNT_MIN = 3  # measurements on each of the days that are compared
-CHANGE_DAY_COUNT_MIN = 2  # on either side: of one day nobody knows how much days differ by chance
+CHANGE_COUNT_MIN = 3  # measurements on each compared day
+CHANGE_DAY_COUNT_MIN = 2  # on each side: a single day does not show how much days vary by chance
 DAYS_COMPARED = 7
 ROW_COUNT_MAX = 50  # of each table, the worst first
 _FULL_CPU_FRACTION = 0.85
@@ -38,7 +38,7 @@ Page = dict[str, Any]
 
 
 def page(answers: Mapping[str, Sequence[Row]], source: str) -> Page:
-    """As JSON values; the same for the same answers, whoever gave them."""
+    """As JSON values; the same for the same answers, whichever engine gave them."""
     spent = list(map(dict, answers["spent"]))
     return {
         "source": source,
@@ -68,7 +68,7 @@ def _places(places: Iterable[Row], fits: Iterable[Row]) -> Iterator[dict[str, An
 
 
 def _slow(hosts: Sequence[Row]) -> Iterator[dict[str, Any]]:
-    """Hosts that come to much less than those of the same place do with the same size, and what is different there."""
+    """Hosts that are much slower than others of the same place with the same size, and what differs."""
     context = itemgetter(*PLACE, "payload_size_bytes")
     for _, group in groupby(sorted(hosts, key=context), key=context):
         peers = [row for row in group if row["observation_count"] >= HOST_OBSERVATION_COUNT_MIN]
@@ -102,7 +102,7 @@ def _why(row: Row, peers: Sequence[Row]) -> str:
 
 
 def _changes(days: Sequence[Row]) -> Iterator[dict[str, Any]]:
-    """Of each context, the day that divides its days best, where days differ across it by more than chance."""
+    """For each context, the day that divides its days best, if they differ across it by more than chance."""
     context = itemgetter(*PLACE, "payload_size_bytes")
     for _, group in groupby(sorted(days, key=lambda row: (*context(row), row["day"])), key=context):
         known = [row for row in group if row["observation_count"] >= CHANGE_COUNT_MIN and row["value"] > 0]
@@ -121,7 +121,7 @@ def _changes(days: Sequence[Row]) -> Iterator[dict[str, Any]]:
 
 
 def _scatter(values: Sequence[float]) -> float:
-    """Around their mean."""
+    """The sum of squares around their mean."""
     mean = sum(values) / len(values)
     return sum((value - mean) ** 2 for value in values)
 
@@ -131,7 +131,7 @@ def _key(row: Row) -> tuple[Any, ...]:
 
 
 def _digits(value: Any) -> Any:
-    """Of a float nine of them: the order in which many numbers are added shows in the last ones."""
+    """A float rounded to nine digits: the last ones depend on the order of summation."""
     return float(f"{value:.9g}") if isinstance(value, float) else value
 
 
@@ -139,7 +139,7 @@ def _digits(value: Any) -> Any:
 
 
 def rendered(found: Page, form: str) -> str:
-    """As `json`, `markdown` or `html`."""
+    """The page as `json`, `markdown` or `html`."""
     if form == "json":
         return json.dumps(found, indent=2, default=str) + "\n"
     lead = (

@@ -1,9 +1,9 @@
-"""Knows what is asked of all hosts' observations: SQL that DuckDB and Spark understand alike, and the fit of a place.
+"""Knows the questions about all hosts' observations, in SQL for both DuckDB and Spark, and the fit of a place.
 
-`documents` and `spend` are tables, or views of files, of whose rows the engine keeps those that are `SOUND`: who may
-write a file may write anything into it, and keeps nobody else from being read. `observations` is what `MEASURED` names
-of the first, which an engine may keep, because nearly all questions are asked of it. Each answer is small, whatever the
-number of hosts; what is sampled of a place is enough to fit it.
+`documents` and `spend` are tables, or views of files, from which the engine keeps only rows that are `SOUND`: a host
+may write anything into its files, but must not spoil the others. `observations` has the columns `MEASURED` of
+`documents`; an engine may cache it, because nearly all questions read it. Each answer is small whatever the number of
+hosts, and a place's sample is enough to fit it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from penstock.optimizer import evidence
 from penstock.optimizer.recommendation import recommend
 from penstock.vocabulary import Demand, Observation, Place, setting_values
 
-# Of each place, the newest probes until now: a clock that was ahead must not be the newest for good.
+# The newest probes of each place, but none from the future: a clock that was ahead must not be the newest for ever.
 SAMPLE_COUNT = 64
 DOCUMENTS = "documents"
 MEASURED = (
@@ -48,7 +48,7 @@ MEASURED = (
     "client_cpu_fraction",
 )
 _NUMBER_MAX = 1e15
-_NAME_LENGTH_MAX = 64  # of a place, a host, a day
+_NAME_LENGTH_MAX = 64  # of the fields of a place, of a host and of a day
 
 
 def _sound(columns: Mapping[str, str], names: Iterable[str]) -> str:
@@ -76,7 +76,7 @@ SELECT {_PLACE}, count(*) AS observation_count, count(DISTINCT host) AS host_cou
   CAST(sum(throttled_count) AS DOUBLE) / greatest(sum(request_count), 1) AS refused_fraction
 FROM observations GROUP BY {_PLACE} ORDER BY {_PLACE}"""
 
-# The upper quartile: hosts try other settings, and what they come to when they do well can be compared.
+# The upper quartile, because hosts try different settings: their good results can be compared.
 HOSTS = f"""
 SELECT {_PLACE}, payload_size_bytes, host, count(*) AS observation_count,
   percentile_cont(0.75) WITHIN GROUP (ORDER BY value) AS value,
@@ -98,7 +98,7 @@ SELECT region, instance_type, operation, count(DISTINCT host) AS host_count,
   CAST(sum(transferred_bytes) AS DOUBLE) AS transferred_bytes
 FROM spend GROUP BY region, instance_type, operation ORDER BY region, instance_type, operation"""
 
-# Ranked by narrow columns first: what is wide is read of the newest alone, and of no day before theirs.
+# Ranked by narrow columns first: wide ones are read only for the newest rows, and for no day before theirs.
 SAMPLE = f"""
 WITH newest AS (
   SELECT {_PLACE}, min(started_at) AS since, min(day) AS first_day FROM (
@@ -128,9 +128,9 @@ FIT_COLUMNS: Mapping[str, str] = {
 
 
 def fit_of(sample: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What the newest measurements of one place, of whatever hosts, say should be used there: one row, or none.
+    """The advice from the newest measurements of one place, of any hosts: one row, or none.
 
-    The same rows give the same fit, in whatever order they come.
+    The same rows give the same fit, in any order.
     """
     rows = list(sample)
     if not rows or rows[0]["operation"] not in OPERATIONS:
@@ -170,7 +170,7 @@ def fit_of(sample: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _readable(
     rows: Iterable[Mapping[str, Any]], model: PerformanceModel[Any], place: Place
 ) -> Iterator[tuple[Observation[Any], Mapping[str, Any]]]:
-    """Hosts may be of another version, or lie: what cannot be read, or not have been measured there, is no evidence."""
+    """The sound rows: hosts may be of another version, or lie; what is unreadable or impossible is no evidence."""
     decoder = msgspec.json.Decoder(Observation[model.setting_type])  # type: ignore[name-defined]  # known at run time
     now = SystemClock().now()
     for row in rows:
@@ -183,5 +183,5 @@ def _readable(
 
 
 def in_order(fits: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """By place."""
+    """The fits, sorted by place."""
     return sorted(map(dict, fits), key=lambda row: tuple(str(row[name]) for name in PLACE))

@@ -1,10 +1,10 @@
-"""Knows what is in the files of a fleet, and where they are. Nothing is opened here.
+"""Knows what a fleet's files contain, and where they are. Nothing is opened here.
 
     DESTINATION/observations/day=2026-11-22/host=5d1f0a9c27be33d0/observations.parquet
     DESTINATION/spend/day=2026-11-22/host=5d1f0a9c27be33d0/spend.parquet
 
-Whoever writes a day again replaces the file of that day and host, so writing is repeated without harm. Columns for
-questions are plain; `document` is the whole observation, from which models are fitted.
+Writing a day again replaces the file of that day and host, so it can be repeated safely. Plain columns are for queries;
+`document` is the whole observation, from which models are fitted.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ BUCKET = re.compile("s3://[a-z0-9]")
 PLACE = ("operation", "region", "instance_type", "service_class")
 PARTITIONS = {"day": "string", "host": "string"}
 
-# Names and types as Athena and Hive spell them; `files.py` has those of Arrow.
+# Names and types as in Athena and Hive; `files.py` has Arrow's.
 OBSERVATION_COLUMNS: Mapping[str, str] = {
     **dict.fromkeys(PLACE, "string"),
     "payload_size_bytes": "bigint",
-    "setting": "string",  # the knobs by name, as JSON whose keys are in order: equal settings are equal text
+    "setting": "string",  # the knobs as JSON with sorted keys, so that equal settings are equal text
     "value": "double",
     "duration_seconds": "double",
     "request_count": "bigint",
     "throttled_count": "bigint",
     "failed_count": "bigint",
     "document": "string",
-    # What people ask for, and the report does not.
+    # For people's own queries; the report does not use these.
     "started_at": "timestamp",
     "origin": "string",
     "client": "string",
@@ -56,12 +56,12 @@ SPEND_COLUMNS: Mapping[str, str] = {
     "request_count": "bigint",
     "usd": "double",
 }
-# As they are in the observation; `observation_row` says the others.
+# Copied from the observation unchanged; `observation_row` computes the others.
 _SAME = tuple(field.name for field in fields(Observation) if field.name in OBSERVATION_COLUMNS)
 
 
 def observation_row(observation: Observation[Any], model: PerformanceModel[Any]) -> dict[str, Any]:
-    """The values of its columns; `value` is what the operation is for, bytes or messages a second."""
+    """The values of its columns; `value` is the operation's own metric, bytes or messages per second."""
     context = observation.context
     return {
         **{name: getattr(context.place, name) for name in PLACE},
@@ -90,12 +90,12 @@ def spend_row(
 
 
 def file_path(table: str, day: str, host: str) -> str:
-    """Below the destination."""
+    """The file's path below the destination."""
     return f"{table}/day={day}/host={host}/{table}.parquet"
 
 
 def athena_ddl(destination: str) -> str:
-    """What makes both tables in Athena; partitions are found by their names, with no crawler."""
+    """SQL that creates both tables in Athena; partitions are found by their paths, without a crawler."""
     return "\n\n".join(
         f"CREATE EXTERNAL TABLE penstock_{table} (\n"
         + ",\n".join(f"  {name} {kind}" for name, kind in columns.items())

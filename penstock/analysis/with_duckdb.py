@@ -1,4 +1,4 @@
-"""Knows how DuckDB answers: embedded, in bounded memory, with what does not fit in it on the disk."""
+"""Knows how DuckDB answers the questions: embedded, in bounded memory, spilling to disk."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MEMORY_LIMIT = "1GB"
 
 
 def answers(source: str) -> dict[str, list[dict[str, Any]]]:
-    """By the names of `questions.QUESTIONS`, and `fits`. Raises FilesError."""
+    """Rows by the names of `questions.QUESTIONS`, and `fits`. Raises FilesError."""
     with tempfile.TemporaryDirectory(prefix="penstock-duckdb-") as spilled, duckdb.connect() as connection:
         connection.execute("SET memory_limit = ?", [MEMORY_LIMIT])
         connection.execute("SET temp_directory = ?", [spilled])

@@ -1,9 +1,9 @@
-"""Knows how Spark answers the same questions where the files are too many for one machine; to be submitted as a job.
+"""Knows how Spark answers the same questions if the files are too many for one machine; to be submitted as a job.
 
     spark-submit --py-files penstock.zip with_spark.py s3a://my-bucket/fleet --output s3a://my-bucket/page.json
 
-`penstock` and what its models need (NumPy, SciPy, scikit-learn, msgspec) are needed on the executors. Only what is
-small comes to the driver: answers, and one row for each place.
+The executors need `penstock` and what its models import (NumPy, SciPy, scikit-learn, msgspec). Only small results reach
+the driver: answers, and one row for each place.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from penstock.analysis.schema import (
 def answers(
     spark: Any, source: str
 ) -> dict[str, list[dict[str, Any]]]:  # Any: a SparkSession, which has no types here
-    """By the names of `questions.QUESTIONS`, and `fits`."""
+    """Rows by the names of `questions.QUESTIONS`, and `fits`."""
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     spark.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
     documents = _table(spark, source, OBSERVATIONS, OBSERVATION_COLUMNS)
     documents.createOrReplaceTempView(questions.DOCUMENTS)
     _table(spark, source, SPEND, SPEND_COLUMNS).createOrReplaceTempView(SPEND)
-    # Otherwise each question opens every file again, which is most of the time: they are small and many.
+    # Otherwise each question opens every file again, which takes most of the time: the files are small and many.
     measured = documents.select(*questions.MEASURED).persist()
     measured.createOrReplaceTempView(OBSERVATIONS)
     found = {name: _rows(spark.sql(sql)) for name, sql in questions.QUESTIONS.items()}
@@ -53,7 +53,7 @@ def _table(spark: Any, source: str, table: str, columns: Mapping[str, str]) -> A
 
 
 def _fitted(sample: Any) -> Any:
-    """Of one place, on an executor (Any: data frames of pandas)."""
+    """The fit of one place, on an executor (Any: pandas data frames)."""
     import pandas as pd
 
     rows = questions.fit_of(sample.to_dict("records"))
@@ -65,7 +65,7 @@ def _rows(frame: Any) -> list[dict[str, Any]]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """The job: its page goes to a file of the driver, or to the standard output."""
+    """The job: writes its page to a file on the driver, or to standard output."""
     from penstock.analysis.page import page, rendered
 
     parser = argparse.ArgumentParser(description="The report of a fleet, by Spark.")

@@ -1,9 +1,10 @@
-"""Knows when a backlog of undeleted messages is on its way to the duplicate loop, and when it will be there.
+"""Knows whether a backlog of undeleted messages is growing towards the duplicate loop, and when it will get there.
 
-The signal is the age of the oldest message received and not deleted: an application knows it exactly, and from a
-queue's attributes it is messages not visible over deletes a second (Little's law). Levels of the age, not its slope,
-raise the alarm: in simulated runs a third of the visibility timeout never rang falsely up to 0.99 of capacity and
-rang a quarter of an hour ahead at 1.014, while a slope alone missed slow drifts. The slope dates the collapse.
+The signal is the age of the oldest message received and not deleted. An application knows it exactly; from a queue's
+attributes it is the messages not visible over the deletes per second (Little's law). The age itself raises the alarm,
+not its slope: in simulated runs, a third of the visibility timeout never raised a false alarm up to 0.99 of capacity,
+and raised one a quarter of an hour ahead at 1.014, while the slope alone missed slow drifts. The slope predicts when
+the queue collapses.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from penstock.vocabulary import NORMAL_90
 
 WARN_FRACTION = 1.0 / 3.0  # of the visibility timeout
 ACT_FRACTION = 1.0 / 2.0
-DRIFT_SPAN_SECONDS = 1200.0  # of the samples that date the collapse: the drift of a walk shows slowly
+DRIFT_SPAN_SECONDS = 1200.0  # of samples that the prediction uses; the drift of a random walk shows slowly
 
 
 class Alarm(StrEnum):
-    """How near the loop is."""
+    """How close the duplicate loop is."""
 
     CALM = "calm"
-    WARN = "warn"  # look, and add delete capacity soon
-    ACT = "act"  # now; or have the receive window do it
+    WARN = "warn"  # add delete capacity soon
+    ACT = "act"  # add it now, or apply a receive window
     COLLAPSED = "collapsed"  # copies are coming back
 
 
@@ -42,32 +43,32 @@ class AgeSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BacklogWarning:
-    """The alarm, the date and a sentence for the operator; no date when the age does not rise."""
+    """The alarm, the predicted date and a sentence for the operator; no date if the age does not rise."""
 
     alarm: Alarm
     oldest_undeleted_seconds: float
     drift_seconds_per_second: float
     reaches_timeout_at: datetime | None
-    reaches_timeout_at_earliest: datetime | None  # the near end of the 90 % interval
+    reaches_timeout_at_earliest: datetime | None  # the early end of the 90 % interval
     explanation: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BacklogSpell:
-    """The most that an application's queue held for a while, and how old the oldest undeleted message was at most."""
+    """The most messages that an application's queue held during a period, and the greatest age of the oldest one."""
 
     region: str
     queue: str
     began_at: datetime
     visible_message_count: float
     not_visible_message_count: float
-    oldest_undeleted_seconds: float | None  # None: the deletes a second are not known
+    oldest_undeleted_seconds: float | None  # None if the rate of deletes is not known
     visibility_timeout_seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BacklogSample:
-    """How many messages a queue held at one moment: waiting to be received, and received and not deleted."""
+    """The messages in a queue at one moment: waiting to be received, and received but not deleted."""
 
     at: datetime
     visible_message_count: float
@@ -75,7 +76,7 @@ class BacklogSample:
 
 
 def growth_messages_per_second(samples: Sequence[BacklogSample]) -> float:
-    """Sends less deletes, by least squares over the recent span; 0 for too few samples, oldest first."""
+    """Sends less deletes per second, by least squares over recent samples (oldest first); 0 if there are too few."""
     if not samples:
         return 0.0
     recent = [s for s in samples if (samples[-1].at - s.at).total_seconds() <= DRIFT_SPAN_SECONDS]
@@ -89,14 +90,14 @@ def growth_messages_per_second(samples: Sequence[BacklogSample]) -> float:
 
 
 def age_from_attributes(not_visible_count: float, delete_rate_per_second: float) -> float:
-    """The age of the oldest undeleted message as attributes of a queue tell it; inf when nothing is deleted."""
+    """The age of the oldest undeleted message, from a queue's attributes; inf if nothing is deleted."""
     if not_visible_count <= 0:
         return 0.0
     return not_visible_count / delete_rate_per_second if delete_rate_per_second > 0 else math.inf
 
 
 def assess(samples: Sequence[AgeSample], visibility_timeout_seconds: float) -> BacklogWarning:
-    """What the newest of these samples, oldest first, means for a queue with this visibility timeout."""
+    """The warning at the newest of these samples (oldest first), for a queue with this visibility timeout."""
     age = samples[-1].oldest_undeleted_seconds if samples else 0.0
     alarm = _alarm(age, visibility_timeout_seconds)
     drift, deviation = _drift(samples)
@@ -124,9 +125,9 @@ def _alarm(age_seconds: float, timeout_seconds: float) -> Alarm:
 
 
 def _drift(samples: Sequence[AgeSample]) -> tuple[float, float]:
-    """Seconds of age per second and the deviation of that, over the recent span.
+    """The growth of the age in seconds per second and its standard deviation, over recent samples.
 
-    A drifting random walk's best estimate is its two ends; its steps tell the scatter.
+    The best estimate of a random walk's drift uses its two ends; its steps give the deviation.
     """
     recent = [s for s in samples if (samples[-1].at - s.at).total_seconds() <= DRIFT_SPAN_SECONDS]
     if len(recent) < 3:

@@ -1,12 +1,13 @@
-"""Knows how messages go through an SQS queue: its knobs, what SQS accepts, and how its physics is learned.
+"""Knows the model of delivery through an SQS queue: its knobs, what SQS accepts, and what to expect of a setting.
 
-The physics itself is in `physics`, the duplicate loop in `duplicate_loop`. A fit reads these `measures`:
+The physics is in `physics`, how it is learned in `learning`, the duplicate loop in `duplicate_loop`. A fit reads these
+`measures`:
 
-- `send_seconds_mean`, `receive_seconds_mean`, `delete_seconds_mean`: of one request, at the batch it carried;
-  `*_request_count` beside them says how full the batches were, and without it they are taken from the rates.
-  Receives that waited for a message are in an application's mean but not in a probe's
-- `idle_send_seconds_batch_10` and the like: of requests one after another, at 1, 2, 5 and 10 messages
-- `cold_delivery_seconds`: of one message over a connection that was opened for it
+- `send_seconds_mean`, `receive_seconds_mean`, `delete_seconds_mean`: of one request, with the batch that it carried.
+  `*_request_count` tells how full the batches were; without it this is inferred from the rates. An application's mean
+  includes receives that waited for a message, a probe's does not
+- `idle_send_seconds_batch_10` and the like: of requests one after another, with 1, 2, 5 and 10 messages
+- `cold_delivery_seconds`: of one message over a newly opened connection
 - `goodput_messages_per_second`: unique messages received and deleted
 - `sent_count`, `received_count`, `deleted_count`, `duplicate_count`, `visibility_timeout_seconds`
 """
@@ -81,21 +82,21 @@ from penstock.vocabulary import (
     setting_values,
 )
 
-WAIT_TIME_SECONDS = 20.0  # the longest long poll: it ends as soon as a message is there
-BUSY_CLIENT_LOAD = 0.95  # of its CPU: more threads would wait for each other
+WAIT_TIME_SECONDS = 20.0  # the longest long poll; it ends as soon as there is a message
+BUSY_CLIENT_LOAD = 0.95  # of the client's CPU, beyond which more threads wait for each other
 MEMORY_BYTES_PER_THREAD = 256 * KiB
 Indices = NDArray[np.int_]
-_PROBE_SECONDS = 6.0  # most of it sending, the rest draining
+_PROBE_SECONDS = 6.0  # mostly of sending, then of draining the queue
 _PROBE_SECONDS_MIN = 0.5
-_WORK_FACTOR_MIN = 2.0  # of what is carried with no work: from here on the work is the limit
-# Of a logarithm: what the law of mean latency is off by at settings not measured (24 queues: the best score).
+_WORK_FACTOR_MIN = 2.0  # of the rate without work over that with it, from which on work is the limit
+# Of a logarithm: the misfit of mean latency at settings not measured (the best score on 24 queues).
 _UNSEEN_SPREAD = 0.05
-_LINGER_TOLD = 0.05  # of the latency: what waiting for a batch adds to it is said
+_LINGER_TOLD = 0.05  # of the latency: from here on, what waiting for a batch adds is mentioned
 _BATCHES = (1, 2, 3, 4, 5, 6, 8, 10)
 
 
 class SqsDeliveryModel:
-    """Messages through a queue: as many as wanted, soon, never twice."""
+    """Messages through a queue: at the demanded rate, soon, and without duplicates."""
 
     operation = "sqs_delivery"
     setting_type = SqsDeliverySetting
@@ -111,18 +112,18 @@ class SqsDeliveryModel:
     )
 
     def host_ceiling(self, place: Place) -> burst.Ceiling | None:
-        """Of the instance type: all messages pass the host."""
+        """The ceiling of the instance type, because all messages pass the host."""
         return burst.ceiling(place.instance_type)
 
     def default_setting(self, context: Context) -> SqsDeliverySetting:
-        """One thread each, one message at a time, nothing bounded."""
+        """One thread for each action, one message at a time, no limits."""
         blast = SqsDeliverySetting(
             sender_thread_count=1, receiver_thread_count=1, deleter_thread_count=1, batch_message_count=1
         )
         return self.legal(context, blast)
 
     def advisable_default(self, fit: Fit, context: Context, demand: Demand) -> SqsDeliverySetting:
-        """One thread each and one message at a time, no faster than the deleter, with the windows of all advice."""
+        """The default, limited to the rate of its deleter, with windows as in all advice."""
         costs, timeout_seconds = learning.mean_costs(fit), _visibility_timeout_seconds(fit, demand)
         default = self.default_setting(context)
         outcome = self._forecast(costs, context, [default], demand)
@@ -138,7 +139,7 @@ class SqsDeliveryModel:
         return bounded(setting, deleted, timeout_seconds, demand.work_seconds)
 
     def legal(self, context: Context, setting: SqsDeliverySetting) -> SqsDeliverySetting:
-        """Within the knobs, and a full batch within the size of one request."""
+        """The setting within the bounds of the knobs, with batches that fit into a request."""
         within = {
             name: min(max(getattr(setting, name), bounds.low), bounds.high)
             for name, bounds in knobs(setting).items()
@@ -151,7 +152,7 @@ class SqsDeliveryModel:
         )
 
     def ramp(self, context: Context) -> Sequence[SqsDeliverySetting]:
-        """A slow start for the undisturbed times, then one thread at full speed, batches, a few threads."""
+        """First slowly, for undisturbed request times; then one thread at full speed, batches, and a few threads."""
         gentle = SqsDeliverySetting(
             sender_thread_count=1,
             receiver_thread_count=1,
@@ -207,11 +208,11 @@ class SqsDeliveryModel:
         )
 
     def probe_seconds_min(self, fit: Fit, context: Context, setting: SqsDeliverySetting) -> float:  # noqa: ARG002
-        """A message on its way, there and back, many times over."""
+        """Half a second, enough for many messages."""
         return _PROBE_SECONDS_MIN
 
     def measured_value(self, observation: Observation[SqsDeliverySetting]) -> float:
-        """Unique messages that went all the way, per second."""
+        """Unique messages per second that were received and deleted."""
         return measured_goodput(observation)
 
     def fit(
@@ -222,21 +223,21 @@ class SqsDeliveryModel:
         prior: Fit | None,
         seed: int,
     ) -> Fit:
-        """The posterior of the place's costs and of what its service and this client allow."""
+        """The posterior of the place's costs, and the limits of its service and of this client."""
         return learning.learn(place, observations, prior=prior, seed=seed)
 
     def in_use(self, report: Observation[SqsDeliverySetting]) -> SqsDeliverySetting:
-        """All of it: a consumer keeps its threads busy for as long as it reports about."""
+        """The whole setting, because a consumer keeps its threads busy while it reports."""
         return report.setting
 
     def discrepancies(
         self, fit: Fit, reports: Sequence[Observation[SqsDeliverySetting]]
     ) -> tuple[Array, Array]:
-        """How far goodput and the requests' seconds are from what is expected: logarithms, and their deviations."""
+        """Logarithms of reported over expected goodput and request seconds, and their standard deviations."""
         return learning.discrepancies(fit, reports)
 
     def candidates(self, fit: Fit, context: Context, demand: Demand) -> Sequence[SqsDeliverySetting]:
-        """Complete and stable settings: senders and batches to choose from, the rest by the rules."""
+        """Complete and stable settings: for combinations of senders and batches, the rest follows by rules."""
         costs = learning.mean_costs(fit)
         timeout_seconds = _visibility_timeout_seconds(fit, demand)
         drafts = [
@@ -265,7 +266,7 @@ class SqsDeliveryModel:
     def without_work(
         self, fit: Fit, context: Context, settings: Sequence[SqsDeliverySetting], demand: Demand
     ) -> Sequence[SqsDeliverySetting]:
-        """Receivers that work on messages meanwhile ask nothing of the queue."""
+        """The settings without receivers that are busy with work, which ask nothing of the queue."""
         if not demand.work_seconds:
             return settings
         costs, size_bytes = learning.mean_costs(fit), context.payload_size_bytes
@@ -286,7 +287,8 @@ class SqsDeliveryModel:
             request_rate_per_second=3.0
             * goodput
             / np.array([float(s.batch_message_count) for s in settings]),
-            refused_fraction=np.zeros(len(settings)),  # its own quotas are far above what a probe may send
+            # Quotas are far above what a probe may send.
+            refused_fraction=np.zeros(len(settings)),
         )
 
     def log_gains(
@@ -297,7 +299,7 @@ class SqsDeliveryModel:
         reference: SqsDeliverySetting,
         demand: Demand,
     ) -> Array:
-        """Of goodput, no more of which counts than is asked for; for `latency` of the mean from send to receive."""
+        """Gains in goodput up to the demanded rate, or for `latency` in the mean time from send to receive."""
         outcome = self._forecast(learning.drawn_costs(fit), context, [reference, *settings], demand)
         if demand.objective is Objective.LATENCY:
             logs = -np.log(outcome.latency_seconds)
@@ -306,7 +308,7 @@ class SqsDeliveryModel:
         return np.asarray(logs[:, 1:] - logs[:, :1], dtype=np.float64)
 
     def predict(self, fit: Fit, context: Context, setting: SqsDeliverySetting, demand: Demand) -> Prediction:
-        """Goodput and the send-to-receive time, as one more probe would measure them."""
+        """Goodput and latency from send to receive, as one more probe would measure them."""
         outcome = self._forecast(learning.drawn_costs(fit), context, [setting], demand)
         latency = outcome.latency_seconds[:, 0]
         spread = learning.spread(fit)
@@ -316,7 +318,7 @@ class SqsDeliveryModel:
         latency_p99 = latency_quantile_seconds(outcome.moments, 0.99)[:, 0] * spread.p99_ratio
         scatter_p99 = spread.latency_p99 * waiting_scale
         is_measured = setting_values(setting) in (cell.setting for cell in fit.cells)
-        # Elsewhere the law itself is off; the scatters of goodput and of the tail cover that (24 queues).
+        # At other settings the law has a misfit, which the spreads of goodput and of the tail cover (24 queues).
         scatter = math.hypot(spread.latency * waiting_scale, 0.0 if is_measured else _UNSEEN_SPREAD)
         return {
             self.value_metric: learning.estimate(goodput, goodput_scatter, fit),
@@ -327,14 +329,14 @@ class SqsDeliveryModel:
     def usual(
         self, fit: Fit, context: Context, settings: Sequence[SqsDeliverySetting], demand: Demand
     ) -> Array:
-        """Of goodput."""
+        """The expected goodput of each setting in messages per second."""
         outcome = self._forecast(learning.drawn_costs(fit), context, settings, demand)
         return learning.middles(_capped(outcome.goodput, demand))
 
     def derive(
         self, fit: Fit, context: Context, setting: SqsDeliverySetting, demand: Demand
     ) -> Mapping[str, float]:
-        """Pool, polls, timeout, linger and price; when to be warned; what the duplicate loop would need."""
+        """Pool, polls, timeout, linger and price; when to warn; and what would start the duplicate loop."""
         outcome = self._forecast(learning.mean_costs(fit), context, [setting], demand)
         rate = float(_capped(outcome.goodput, demand)[0, 0])
         timeout_seconds = _visibility_timeout_seconds(fit, demand)
@@ -370,7 +372,7 @@ class SqsDeliveryModel:
     def remarks(
         self, fit: Fit, context: Context, setting: SqsDeliverySetting, demand: Demand
     ) -> Sequence[str]:
-        """What waiting for a batch adds, and whether the advice goes beyond what was tried."""
+        """Sentences on what waiting for a batch adds, and on advice beyond what was tried."""
         found, outcome = [], self._forecast(learning.mean_costs(fit), context, [setting], demand)
         waited = _linger_seconds(setting, demand, outcome) / 2.0
         if waited > _LINGER_TOLD * float(outcome.latency_seconds[0, 0]):
@@ -384,12 +386,15 @@ class SqsDeliveryModel:
         return tuple(found)
 
     def regime(self, fit: Fit, context: Context, demand: Demand, *, beside_bytes: int = 0) -> Regime:
-        """No message is so large that the host's network would matter."""
+        """The stated regime: messages are too small for the host's network to matter."""
         del fit, context, beside_bytes
         return demand.regime
 
     def bottleneck(self, fit: Fit, context: Context, setting: SqsDeliverySetting, demand: Demand) -> str:
-        """The slowest: the stated demand, the service's request rate, the client's CPU, the work, or few threads."""
+        """The limit: the demanded rate, the client's CPU, message groups, the service's request rate, work, or threads.
+
+        Threads are called "connections".
+        """
         costs = learning.mean_costs(fit)
         free = replace(setting, send_rate_limit_messages_per_second=0.0)
         outcome = self._forecast(costs, context, [free], demand)
@@ -415,7 +420,7 @@ class SqsDeliveryModel:
         setting: SqsDeliverySetting,
         observations: Sequence[Observation[SqsDeliverySetting]],
     ) -> Sequence[Study]:
-        """Latency against load, the distance to collapse, the backlog after a stop, the send window."""
+        """Figures of latency against load, the distance to collapse, the backlog after a stop, and the send window."""
         costs = learning.drawn_costs(fit)
         queue = Queue(
             setting=setting,
@@ -437,7 +442,7 @@ class SqsDeliveryModel:
     def _within_limits(
         self, fit: Fit, context: Context, demand: Demand, settings: list[SqsDeliverySetting]
     ) -> list[SqsDeliverySetting]:
-        """Limit by limit, keeping what came closest where nothing meets it: advice is never empty."""
+        """The settings that meet all limits; if none meets one, those that come closest, so that there is advice."""
         appraisal = self.appraise(fit, context, settings, demand)
         kept: Indices = np.arange(len(settings))
         rate = demand.message_rate_per_second
@@ -457,7 +462,7 @@ def _ordered_groups(context: Context, demand: Demand) -> float:
 
 
 def _visibility_timeout_seconds(fit: Fit, demand: Demand) -> float:
-    """What the application states or the probes found; long enough for the work in any case."""
+    """The timeout that was stated or that probes found, but long enough for the work."""
     known = demand.visibility_timeout_seconds or float(
         fit.state.get("visibility_timeout_seconds", VISIBILITY_TIMEOUT_SECONDS)
     )
@@ -465,7 +470,7 @@ def _visibility_timeout_seconds(fit: Fit, demand: Demand) -> float:
 
 
 def _linger_seconds(setting: SqsDeliverySetting, demand: Demand, outcome: Forecast) -> float:
-    """Of the first setting of an outcome."""
+    """The time that senders wait for a batch to fill, for the first setting of the outcome."""
     rate = float(_capped(outcome.goodput, demand)[0, 0])
     latency_seconds = float(outcome.latency_seconds[0, 0])
     return linger_seconds(

@@ -1,6 +1,6 @@
-"""Knows how the costs of a queue are learned from observations: what each says of the law, and since which change.
+"""Knows how the costs of a queue are learned from observations, and since which change.
 
-An observation is many measurements of several kinds (`observed`), each with a spread of its own that is learned with
+An observation contains measurements of several kinds (`observed`); the spread of each kind is learned together with
 the costs (`posterior`).
 """
 
@@ -32,20 +32,20 @@ from penstock.models.sqs.physics import (
 )
 from penstock.vocabulary import NORMAL_90, Estimate, Observation, Origin, Place
 
-FIT_STATE_VERSION = 4  # of what is kept in a fit; one that was stored under another is not read
+FIT_STATE_VERSION = 4  # of the state in a fit; fits with another version are not read
 _DRAW_COUNT = 48
-# Two and six are no better, on 24 made-up queues, and take half as long again and three times as long.
+# Two and six are no better on 24 simulated queues, and take 1.5 and 3 times as long.
 _DRAW_ITERATIONS = 1
 _ROUNDS = 3  # five are no better
-# In each round: with three goodput after five probes is foretold worse, with twelve no better.
+# In each round: with three, predictions of goodput after five probes are worse; with twelve, they are no better.
 _ITERATIONS = 6
-_IDLE_SPREAD = 0.25  # of the mean of a few requests one after another, as a logarithm
+_IDLE_SPREAD = 0.25  # of the logarithm of the mean of a few requests one after another
 _WAITING_SCATTER = 3.0
-_USUAL_COUNT = 4.0  # misfits as they usually are, beside those that were seen
-_LAW_SPREAD = 0.1  # of a logarithm: what the law may be off by under load, where no change is behind it
-_CHANGE_WIDTH = 0.4  # of what was believed before: how far costs move when a place changes
+_USUAL_COUNT = 4.0  # measurements, as which the prior of `p99_ratio` counts
+_LAW_SPREAD = 0.1  # of a logarithm: the law's misfit under load, without a change
+_CHANGE_WIDTH = 0.4  # of the prior's standard deviation: how far costs move when a place changes
 _PACED_CALM = 0.85
-_FULL_CLIENT = 0.9  # of its request rate
+_FULL_CLIENT = 0.9  # of the client's request rate
 
 # name: (prior median, standard deviation of its logarithm)
 _PRIOR = {
@@ -63,7 +63,7 @@ _PRIOR = {
     "efficiency_fraction": (1.0, 0.02),
 }
 _NAMES = tuple(_PRIOR)
-# Requests of one service cost about the same whatever they do: pairs that pull at each other, and how weakly.
+# Requests of one service cost about the same whatever they do: pairs, and the deviation of their difference.
 _ALIKE = (
     ("send_request_seconds", "receive_request_seconds", 0.5),
     ("send_request_seconds", "delete_request_seconds", 0.5),
@@ -74,20 +74,20 @@ _ALIKE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """How far one measurement lies from its expectation, as a standard deviation of the logarithm."""
+    """The standard deviation of the logarithm of one measurement of each kind, around its expectation."""
 
     seconds: float = 0.10
     idle: float = _IDLE_SPREAD
     goodput: float = 0.035
-    latency: float = 0.05  # where nothing waits; see `latency_scale`
+    latency: float = 0.05  # without waiting; see `latency_scale`
     latency_p99: float = 0.12
-    p99_ratio: float = 1.0  # of what is measured over what the physics says
+    p99_ratio: float = 1.0  # of measured 99th percentiles over those of the physics
 
 
 def learn(place: Place, observations: Sequence[Observation[Any]], *, prior: Fit | None, seed: int) -> Fit:
-    """The posterior of one place, from its observations of any size.
+    """The posterior of one place, from its observations of any payload size.
 
-    Where request times have moved, what was seen before the change serves as the prior of what came after it.
+    If request times have changed, the posterior before the change, widened, is the prior of what came after it.
     """
     usable = sorted(
         (o for o in observations if o.duration_seconds > 0 and o.request_count > 0),
@@ -128,7 +128,7 @@ def learn(place: Place, observations: Sequence[Observation[Any]], *, prior: Fit 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Learned:
-    """The posterior of logarithms, and what it rests on."""
+    """The posterior of the logarithms of costs, and what it was learned from."""
 
     belief: Gaussian
     goal: Goal
@@ -143,7 +143,7 @@ class _Learned:
 def _learn_all(
     place: Place, used: Sequence[Observation[Any]], prior: Fit | None, belief: Gaussian
 ) -> _Learned:
-    """The spreads and the mode settle together."""
+    """Learn mode and spreads together, by updating each given the other."""
     caps = ceilings(place, used, prior)
     evidence = columns_of(used, caps)
     law, spread, theta = _Law(evidence, belief.mean), Spread(), _start(evidence, belief.mean)[None]
@@ -170,9 +170,9 @@ def _learn_all(
 def _shifts(learned: _Learned, observations: Sequence[Observation[Any]]) -> tuple[Array, Array]:
     """How much longer than expected the requests of each action took, and one message over a cold connection.
 
-    Logarithms and their standard deviations, (actions and one, observations), inf where an observation does not say.
-    What requests took one after another says it at any setting; under load they also wait for the client's CPU,
-    however fast the service is.
+    Logarithms and their standard deviations, (actions + 1, observations); deviations are inf where an observation does
+    not state a time. Requests one after another tell at any setting; under load, requests also wait for the client's
+    CPU, however fast the service is.
     """
     misfits = _misfits(learned.mode[None, :], columns_of(observations, learned.caps))
     count = len(observations)
@@ -193,13 +193,13 @@ def _shifts(learned: _Learned, observations: Sequence[Observation[Any]]) -> tupl
     return np.array(shifts), np.array(deviations)
 
 
-_PRECISION_MIN = 1e-2  # of a logarithm: that an action took any time, and no more
+_PRECISION_MIN = 1e-2  # of a logarithm: the precision without a measurement
 
 
 def _suspicion(
     learned: _Learned, observations: Sequence[Observation[Any]], watched: drift.Watched
 ) -> Suspicion:
-    """What the newest of these observations says of a change; nothing while few were seen, or just after one."""
+    """The suspicion of a change at the newest observation; none while there are few, or just after a change."""
     if len(observations) - (watched.begins or (0,))[-1] <= SURPRISE_AFTER:
         return Suspicion()
     misfits = _misfits(learned.mode[None, :], columns_of(observations[-1:], learned.caps))
@@ -213,7 +213,7 @@ def _suspicion(
     )
 
 
-# Whose seconds the rows of `_shifts` are.
+# What the rows of `_shifts` are times of.
 _WATCHED = (*(f"{action} requests" for action in ACTIONS), "messages over a cold connection")
 
 
@@ -250,32 +250,32 @@ def drawn_costs(fit: Fit) -> QueueCosts:
 
 
 def spread(fit: Fit) -> Spread:
-    """How far single measurements scatter here."""
+    """The spread of single measurements in this place."""
     return Spread(**fit.state["spread"])
 
 
 def goodput_scale(paced_fraction: Array) -> Array:
-    """How much less than at full speed a goodput scatters that is held by a rate limit (calibrated: 1 to 0.15)."""
+    """The factor on the spread of goodput that a rate limit holds (calibrated: 1 without, to 0.15)."""
     return 1.0 - _PACED_CALM * paced_fraction
 
 
 def latency_scale(waiting_fraction: Array) -> Array:
-    """How much more than an undisturbed one a latency scatters that is mostly waiting (calibrated: 1 to 4)."""
+    """The factor on the spread of latency that consists of waiting (calibrated: 1 without, to 4)."""
     return 1.0 + _WAITING_SCATTER * waiting_fraction
 
 
 def sender_count_tried(fit: Fit) -> int:
-    """The most senders that were ever tried here."""
+    """The most senders that were tried here."""
     return int(fit.state.get("sender_count_tried", 1))
 
 
 def middles(drawn: Array) -> Array:
-    """Of the columns, as `estimate` has it."""
+    """The expected value of each column, as in `estimate`: draws (draws, settings) give (settings,)."""
     return np.asarray(np.exp(np.log(np.maximum(drawn, 1e-12)).mean(axis=0)), dtype=np.float64)
 
 
 def estimate(drawn: Array, scatter: float, fit: Fit) -> Estimate:
-    """The 90 % interval of one future measurement: the draws' own width and the scatter of measurements."""
+    """The 90 % interval of one future measurement: the variance of the draws plus that of measurements."""
     logs = np.log(np.maximum(drawn, 1e-12))
     centre = float(logs.mean())
     deviation = math.sqrt(float(logs.var()) + scatter**2)
@@ -286,7 +286,7 @@ def estimate(drawn: Array, scatter: float, fit: Fit) -> Estimate:
 def discrepancies(fit: Fit, observations: Sequence[Observation[Any]]) -> tuple[Array, Array]:
     """Logarithms of measured over expected, (observations, 4), and the standard deviation of each.
 
-    Columns: goodput, and the seconds of a send, a receive and a delete; NaN where an observation does not say.
+    Columns: goodput, and the seconds of a send, a receive and a delete; NaN where an observation does not state one.
     """
     evidence, scatter = columns_of(observations, _caps(fit)), spread(fit)
     misfits = _misfits(np.array(fit.state["draws"]), evidence)
@@ -296,7 +296,7 @@ def discrepancies(fit: Fit, observations: Sequence[Observation[Any]]) -> tuple[A
 
 
 def _belief(fit: Fit | None) -> Gaussian:
-    """The tables, or a neighbour's posterior widened: another place is alike, not the same."""
+    """The prior: from tables, or a neighbour's posterior, widened because another place is only similar."""
     centre = np.log([median for median, _ in _PRIOR.values()])
     width = np.array([deviation for _, deviation in _PRIOR.values()])
     if fit is not None and "mode" in fit.state:
@@ -323,7 +323,10 @@ def _costs(rows: Array, caps: tuple[float, float]) -> QueueCosts:
 
 
 def _start(evidence: Columns, centre: Array) -> Array:
-    """Where the search begins: nothing waited where the latency was shortest, which it could also take for a queue."""
+    """Where the search begins: assuming that messages with the shortest latency did not wait.
+
+    Otherwise the search might take all of a latency for waiting.
+    """
     on_the_way = evidence.latency_seconds - evidence.seconds["send"] / 2.0
     known = on_the_way[np.isfinite(on_the_way) & (on_the_way > 0)]
     start = centre.copy()
@@ -333,13 +336,13 @@ def _start(evidence: Columns, centre: Array) -> Array:
 
 
 _KINDS = ("seconds", "idle", "goodput", "latency", "latency_p99")
-_ABSURD = 5.0  # of a logarithm: farther off than this, a report is as wrong as can be, and pulls at nothing
+_ABSURD = 5.0  # of a logarithm; a report that is farther off has no more effect
 
 
 class _Law:
-    """How much slower than expected each measurement was, as a logarithm, for `posterior`; and of which kind it is.
+    """The logarithm of how much slower than expected each measurement is, for `posterior`; and the kind of each.
 
-    What an observation does not say is left out. What disturbs a queue makes it slower: those are the dips.
+    Missing measurements are left out. Disturbances make a queue slower, which counts as dips.
     """
 
     def __init__(self, evidence: Columns, centre: Array) -> None:
@@ -353,12 +356,12 @@ class _Law:
         return np.asarray(np.clip(slower, -_ABSURD, _ABSURD))
 
     def goal(self, spread: Spread, weights: Array, belief: Gaussian) -> Goal:
-        """To find what explains the measurements; the tail of latency may be longer than the physics says."""
+        """The problem of finding costs that explain the measurements; the latency tail may exceed the physics'."""
         whiten = np.sqrt(weights) / self._deviations(spread)
         return posterior.goal(self, self._is_tail * math.log(spread.p99_ratio), whiten[None], belief)
 
     def learned(self, slower: Array, weights: Array) -> tuple[Spread, Array]:
-        """The scatter of each kind, with what is usual beside it, and how likely each measurement is no dip."""
+        """The spread of each kind, shrunk towards the usual, and the probability that each measurement is no dip."""
         tails, usual = slower[self._is_tail], Spread()
         tail = float(np.median(tails)) * len(tails) / (len(tails) + _USUAL_COUNT) if tails.size else 0.0
         away, scatter = self._is_tail * tail - slower, dict[str, float]()
@@ -373,7 +376,7 @@ class _Law:
 
 
 def _slower(thetas: Array, evidence: Columns) -> list[Array]:
-    """Logarithms of measured over expected times, (thetas, measurements) by kinds."""
+    """Logarithms of measured over expected times: an array (thetas, measurements) for each kind."""
     misfits, none = _misfits(thetas, evidence), np.empty((len(thetas), 0))
     seconds = [np.hstack([none, *each.values()]) for each in (misfits.seconds, misfits.idle_seconds)]
     return [*seconds, -misfits.goodput, misfits.latency, misfits.latency_p99]
@@ -383,11 +386,11 @@ def _slower(thetas: Array, evidence: Columns) -> list[Array]:
 class _Misfits:
     """Logarithms of measured over expected, (thetas, observations).
 
-    Where some scatter more than others, they are shares of their usual scatter.
+    Goodput and latencies are divided by their scale (`goodput_scale`, `latency_scale`).
     """
 
     seconds: dict[str, Array]
-    # Of these seconds: what is no wait for the client's CPU; 0 where that is full.
+    # The share of these seconds that is not waiting for the client's CPU; 0 if the CPU is full.
     own_share: dict[str, Array]
     idle_seconds: dict[str, Array]  # (thetas, batches of all observations)
     goodput: Array
@@ -435,16 +438,16 @@ def _misfits(thetas: Array, evidence: Columns) -> _Misfits:
 def _client_wait(
     costs: QueueCosts, evidence: Columns, outcome: Forecast, is_full: NDArray[np.bool_]
 ) -> Array:
-    """What the measured request rate means; where it fills the CPU it no longer tells, and the threads do."""
+    """The wait for the client's CPU at the measured request rate; if that fills the CPU, as in the forecast."""
     measured = client_wait_seconds(costs, evidence.request_rate, evidence.drive.thread_count)
     return np.where(is_full, outcome.client_wait_seconds, measured)
 
 
 def _with_idle_wait(expected: Array, evidence: Columns) -> Array:
-    """A long poll waits for a message: receivers with little to do measure the wait, not the cost.
+    """Expected seconds of receives, including long polls: receivers with little to do measure the wait, not the cost.
 
-    n receivers that fetch `filled` messages a request at this rate spend n * filled / rate seconds on each;
-    the larger of that and the cost is seen (an 8-norm, so that the slope has no corner).
+    n receivers that fetch `filled` messages per request at this rate spend n * filled / rate seconds on each request;
+    the larger of this and the cost is measured (here an 8-norm, which is smooth).
     """
     paced = evidence.drive.receiver_count * evidence.filled["receive"] / evidence.received_rate
     paced = np.nan_to_num(paced, nan=0.0)

@@ -1,6 +1,6 @@
-"""Knows what observations of a queue say: columns of measurements, and the request rates that are allowed.
+"""Knows how observations of a queue are read: as columns of measurements, and limits on request rates.
 
-Request rates that throttling or the client's CPU allow are bounds, not slopes: they are read off the observations
+The request rates that the service admits and the client's CPU allows are bounds, and are read off the observations
 directly.
 """
 
@@ -18,34 +18,34 @@ from penstock.models.sqs.physics import ACTIONS, Drive, drive_of
 from penstock.models.sqs.queue_class import request_rate_max_per_second
 from penstock.vocabulary import Observation, Origin, Place
 
-# In the names of measures: sent_count is that of messages, send_request_count of requests.
+# In the names of measures: sent_count counts messages, send_request_count requests.
 PAST = dict(zip(ACTIONS, ("sent", "received", "deleted"), strict=True))
-IDLE_BATCHES = (1, 2, 5, 10)  # at which a probe times requests one after another
+IDLE_BATCHES = (1, 2, 5, 10)  # messages per request when a probe times requests one after another
 UNLIMITED = 1e9
 _THROTTLED_FRACTION = 0.002  # of requests
-_GRACE_SECONDS = 1.0  # of admitted requests, before a limit is felt
+_GRACE_SECONDS = 1.0  # of requests at the limit, which are admitted before it takes effect
 CLIENT_SECONDS_PER_REQUEST = 0.65e-3  # measured: 0.56-0.74 ms of one core with aiobotocore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """Observations as columns; nan where one does not say."""
+    """Observations as columns (observations,); NaN where one does not state a value."""
 
     drive: Drive
-    filled: dict[str, Array]  # messages in a request, by action
+    filled: dict[str, Array]  # messages per request, by action
     seconds: dict[str, Array]  # of a request, by action
-    idle_seconds: dict[str, Array]  # of one alone, by action: at each of the batches, all observations
+    idle_seconds: dict[str, Array]  # of a single request, by action: for each batch size, all observations
     request_rate: Array
     received_rate: Array
-    has_idle_receives: NDArray[np.bool_]  # receives that waited for a message are in their mean
-    goodput: Array  # of a throttled observation: nan, for it measures the client's pauses
+    has_idle_receives: NDArray[np.bool_]  # whether receives that waited for a message are in the mean
+    goodput: Array  # NaN if throttled, because that measures the client's pauses
     latency_seconds: Array  # likewise
     latency_seconds_p99: Array  # likewise
-    caps: tuple[float, float]  # of `ceilings`
+    caps: tuple[float, float]  # from `ceilings`
 
 
 def columns_of(observations: Sequence[Observation[Any]], caps: tuple[float, float]) -> Columns:
-    """Their columns, beside what the service and the client allow."""
+    """The columns of these observations, with the limits `caps` of service and client."""
 
     def measured(name: str) -> Array:
         values = np.array([float(o.measures.get(name, np.nan)) for o in observations])
@@ -78,16 +78,16 @@ def columns_of(observations: Sequence[Observation[Any]], caps: tuple[float, floa
 def ceilings(
     place: Place, observations: Sequence[Observation[Any]], prior: Fit | None
 ) -> tuple[float, float]:
-    """Requests a second that the service admits for an action, and the client's CPU for all together."""
+    """Requests per second that the service admits for each action, and the client's CPU for all together."""
     standing = prior.state if prior is not None else {}
     quota = min(request_rate_max_per_second(place.service_class, place.region), UNLIMITED)
     request_rate = float(standing.get("request_rate_max_per_second", quota))
     refused = [_carried_rate(o) for o in observations if _is_throttled(o)]
     admitted = [_carried_rate(o) for o in observations if o.throttled_count == 0]
     if not refused and max(admitted, default=0.0) > request_rate:
-        request_rate = quota  # a neighbour's limit that is none here
+        request_rate = quota  # the neighbour's limit does not apply here
     if refused:
-        # The most that ever went on being admitted: whoever keeps to the advice stays below it, also when refused.
+        # The most that was ever sustained, because applications that follow the advice stay below the limit.
         request_rate = max([*refused, *admitted])
     spent = [
         o.client_cpu_fraction * o.duration_seconds / o.request_count
@@ -103,11 +103,11 @@ def _is_throttled(observation: Observation[Any]) -> bool:
 
 
 def _carried_rate(observation: Observation[Any]) -> float:
-    """Requests a second of the busiest kind, as the service goes on admitting them; always positive.
+    """The sustained rate of admitted requests per second of the busiest action; always positive.
 
-    A service lets about a second's worth pass before it counts, and a probe lasts only a few: all requests are taken
-    over a second more. Where the steady goodput in full batches needs more than that, there was no such grace. Where
-    none was admitted, less than one was.
+    A service admits about a second's worth of requests before its limit takes effect, and a probe lasts only a few
+    seconds, so requests are divided by one second more. If the steady goodput in full batches implies a higher rate,
+    there was no such grace. If no request was admitted, the rate is taken to be less than one request's.
     """
     counts = [_request_count(observation, action) for action in ACTIONS]
     counts[1] += observation.measures.get("empty_receive_count", 0.0)
@@ -116,7 +116,7 @@ def _carried_rate(observation: Observation[Any]) -> float:
 
 
 def _request_count(observation: Observation[Any], action: str) -> float:
-    """How many requests succeeded, as stated or, for full batches, as the messages imply."""
+    """How many requests succeeded, as stated, or else as the number of messages implies for full batches."""
     stated = observation.measures.get(f"{action}_request_count")
     if stated is not None:
         return float(stated)
@@ -126,7 +126,7 @@ def _request_count(observation: Observation[Any], action: str) -> float:
 
 
 def measured_goodput(observation: Observation[Any]) -> float:
-    """Unique messages per second, as the observation says or as its bytes imply."""
+    """Unique messages per second, as stated, or else as the observation's bytes imply."""
     stated = observation.measures.get("goodput_messages_per_second")
     if stated is not None:
         return float(stated)
@@ -134,7 +134,7 @@ def measured_goodput(observation: Observation[Any]) -> float:
 
 
 def _filled(observation: Observation[Any], action: str) -> float:
-    """Messages in a request on average: what the counts say, else what the rates allow."""
+    """Mean number of messages per request, from the counts, or else as implied by rates and threads."""
     batch = float(observation.setting.batch_message_count)
     count = observation.measures.get(f"{PAST[action]}_count")
     requests = observation.measures.get(f"{action}_request_count")

@@ -1,54 +1,55 @@
-"""Knows what a queue costs a client and what follows from it: request times, rates, goodput and latency.
+"""Knows the physics of a queue: how long requests take, and the rates, goodput and latency that follow.
 
-Requests. One for b messages of s bytes takes, with N busy threads on the host,
+Requests. A request for b messages of s bytes takes, with N busy threads on the host,
 
     l(b) = (l0 + l1 b + b s / BW) (1 + sigma (N - 1) + kappa N (N - 1)) + w
 
-The second factor is the universal scalability law, written for time: a share sigma of the work waits in line, and
-each pair of threads costs kappa [Gunther 2007]. w is the wait for the client's CPU, of which a request takes c, so
-that all together, R requests a second, keep it busy to r = c R:
+The second factor is the universal scalability law, written for time: a share sigma of the work is serialised, and
+each pair of threads costs kappa [Gunther 2007]. w is the wait for the client's CPU. A request takes c of it, so that
+all R requests per second together keep it busy for a fraction r = c R:
 
-    w = c r / (2 (1 - r (N - 1) / N))         the M/D/1 queue, but no thread waits for itself
+    w = c r / (2 (1 - r (N - 1) / N))         an M/D/1 queue in which no thread waits for itself
 
-R depends on how long requests wait, so w is the one that causes itself.
+R in turn depends on how long requests wait, so w is a fixed point.
 
-Rates. In messages a second, t threads of an action carry mu, and the slowest action decides:
+Rates. In messages per second, t threads of an action carry mu, and the slowest action decides:
 
-    mu = min(t b / l(b), M b)                 the service admits M requests a second
+    mu = min(t b / l(b), M b)                 the service admits M requests per second
     mu_receive <= G b / h                     G message groups in order, each held by a batch for h
     mu <= b / (3 c)                           the CPU makes a send, a receive and a delete for each batch
     goodput = eta min(mu_send, mu_receive, mu_delete)
 
-Senders and a send window are a closed network, and lose what its birth-death equations say (`queueing.windowed_rate`).
-Threads that could carry more take half-full batches, and the client's CPU makes those requests as well: so many that
-all t are busy with R_a requests and m messages a second,
+Senders and a send window are a closed network with a loss given by birth-death equations (`queueing.windowed_rate`).
+Threads that could carry more take half-full batches, and these requests use the client's CPU as well. Their number is
+such that all t threads are busy with R_a requests and m messages per second:
 
     t = R_a l_a(0) + m (l_a(b) - l_a(0)) / b
 
-Latency. Of receivers that are busy for a fraction rho, 1 - rho wait for a message: what finds one of these comes in a
-batch of m / R_receive, in less time than a full one takes. The tail is of full ones (simulated). The messages of a
-batch are not there at once: each of the n receivers leaves with the first that it sees, and what is left of b waits
-until one comes back, for about half of an empty request and of the work (simulated: as a regression of what was
-measured on what was expected without it, .53 to .74).
+Latency. If receivers are busy for a fraction rho of time, a share of 1 - rho is waiting for a message. A message that
+finds one of these is received in a batch of m / R_receive, which takes less time than a full one. Tails are those of
+full batches (simulated). The messages of a batch do not arrive at once: each of the n receivers leaves with the first
+that it sees, and the rest of b waits until one returns, for about half of an empty request plus work (simulated: in a
+regression of measured on expected latency without this, .53 to .74).
 
-A message waits for its receiver as in a queue with a drift. With load rho the wait of what arrives at time t
-is the mean of a reflected Brownian motion of drift rho - 1 and of variance
+A message waits for its receiver as in a queue with drift. At load rho, the wait of a message that arrives at time t is
+the mean of a reflected Brownian motion of drift rho - 1 and of variance
 
     (ca^2 + cs^2) rho a batch                          per time of a batch
 
-which is Kingman's formula for rho < 1 after long [Kingman 1961], and (rho - 1) t for rho > 1; with n servers times
-rho^(sqrt(2 (n + 1)) - 2), for one of them may be idle [Sakasegawa 1977]. The arrivals of n senders together scatter by
+For rho < 1 this becomes Kingman's formula in the long run [Kingman 1961], and for rho > 1 it is (rho - 1) t. With n
+servers it is multiplied by rho^(sqrt(2 (n + 1)) - 2), because one of them may be idle [Sakasegawa 1977]. The arrivals
+of n senders together have the variability
 
-    ca^2 = u cs^2 + (1 - u),    u = 1 / (1 + 4 (1 - rho)^2 (n - 1))      near saturation like one, else like chance
+    ca^2 = u cs^2 + (1 - u),    u = 1 / (1 + 4 (1 - rho)^2 (n - 1))      near saturation like one sender, else Poisson
 
-[Whitt 1983]. No wait is longer than a full send window lasts: W / carried [Little 1961]. A measurement averages over
-its time, in two parts: before and after slow deleters have filled the receive window.
+[Whitt 1983]. No wait is longer than a full send window lasts: W / carried [Little 1961]. A measurement is an average
+over its duration, in two parts: before and after slow deleters have filled the receive window.
 
-Every field is an array; posterior draws are rows and settings are columns, and both broadcast.
+Every field is an array; rows are posterior draws, columns are settings, and both broadcast.
 
 Sources: Gunther, Guerrilla Capacity Planning, 2007. Kingman, Proc. Cambridge Phil. Soc. 57, 1961. Sakasegawa, Ann.
-Inst. Stat. Math. 29, 1977. Whitt, Bell System Technical Journal 62, 1983. Little, Operations Research 9, 1961. What
-is marked "simulated" was measured in the lab's queue.
+Inst. Stat. Math. 29, 1977. Whitt, Bell System Technical Journal 62, 1983. Little, Operations Research 9, 1961.
+"Simulated" means measured in the lab's queue.
 """
 
 from __future__ import annotations
@@ -63,32 +64,32 @@ from penstock.models.model import Array
 from penstock.models.sqs.queueing import gamma_probability, reflected_walk_mean, windowed_rate
 
 ACTIONS = ("send", "receive", "delete")
-MEASURED_SECONDS = 6.0  # of sending, in one measurement: what has not built up by then does not show
+MEASURED_SECONDS = 6.0  # of sending in one measurement; a queue that builds up more slowly does not show
 REQUESTS_PER_MESSAGE_BATCH = 3  # one send, one receive, one delete
 
-# Of the physics.
-# Of a batch, however many receivers wait for it (simulated: .34 with 32 where 16 would do).
+# Constants of the physics.
+# The least share of a batch that is filled, however many receivers wait (simulated: .34 with 32 where 16 suffice).
 _FILLED_MIN = 0.35
-# Of a window that holds senders back, over a measurement that begins with it empty (simulated).
+# The mean fill of a send window that holds senders back, in a measurement that begins with it empty (simulated).
 _WINDOW_FILLED = 0.96
-_LEFT_SHARE = 0.5  # of the time until a receiver is back: how long the rest of a batch waits (simulated)
+_LEFT_SHARE = 0.5  # of the time until a receiver returns: how long the rest of a batch waits (simulated)
 _ON_THE_WAY_SECONDS_MIN = 1e-4
-_PACED_MARGIN = 0.2  # of the limit: where so much more could be carried, the limit alone decides
+_PACED_MARGIN = 0.2  # of the rate limit: if so much more could be carried, the limit alone decides
 
-# Of the arithmetic.
+# Constants of the computation.
 _MOMENTS = (np.arange(6) + 0.5) / 6.0  # of each part of a measurement
 _HALVINGS = 12  # of the range of a quantile
 _QUANTILE_DEVIATIONS = 12.0  # above the mean, where that range ends
-_WAIT_HALVINGS = 8  # then Newton's method: slopes are taken of the result, which must not have steps
+_WAIT_HALVINGS = 8  # then Newton's method, because derivatives of the result are needed, which must be smooth
 _WAIT_NEWTON_STEPS = 2
-_RATE_MIN = 1e-9  # messages a second, in place of none
+_RATE_MIN = 1e-9  # messages per second, instead of 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueCosts:
-    """The physics of one place."""
+    """The parameters of the physics of one place, each (draws, 1)."""
 
-    send_request_seconds: Array  # l0, of each action
+    send_request_seconds: Array  # l0, for each action
     send_message_seconds: Array  # l1
     receive_request_seconds: Array
     receive_message_seconds: Array
@@ -100,13 +101,13 @@ class QueueCosts:
     delivery_seconds: Array  # from the middle of a send, when the queue has it, to the receive of one message
     variation_fraction: Array  # cs: standard deviation over mean of a request's time
     efficiency_fraction: Array  # eta: measured goodput over the slowest action's rate
-    request_rate_max_per_second: Array  # M, of each action, as throttling taught
-    client_request_rate_max_per_second: Array  # 1 / c, of all actions together, as the client's CPU allows
+    request_rate_max_per_second: Array  # M, for each action, from the quota or throttling
+    client_request_rate_max_per_second: Array  # 1 / c, for all actions together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drive:
-    """How the queue is driven, one column a setting; a limit or window of 0 means none."""
+    """How the queue is driven, one column for each setting; a limit or window of 0 means none."""
 
     sender_count: Array
     receiver_count: Array
@@ -117,21 +118,21 @@ class Drive:
     receive_window: Array
     payload_size_bytes: Array | float
     work_seconds: float = 0.0
-    message_group_count: float = np.inf  # whose order bounds what can be received
+    message_group_count: float = np.inf  # groups whose order limits receives
 
     @property
     def thread_count(self) -> Array:
-        """N: threads that share the host."""
+        """N: the threads that share the host."""
         return self.sender_count + self.receiver_count + self.deleter_count
 
 
 def drive_of(
-    settings: Sequence[Any],  # those of a queue's model
+    settings: Sequence[Any],  # of the type of a queue's model
     payload_size_bytes: Array | float,
     work_seconds: float = 0.0,
     message_group_count: float = np.inf,
 ) -> Drive:
-    """The settings as columns."""
+    """The settings as columns of a `Drive`."""
 
     def column(name: str) -> Array:
         return np.array([float(getattr(setting, name)) for setting in settings])
@@ -152,52 +153,52 @@ def drive_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """What comes of it: messages a second that each stage carries, what arrives in the end, how late."""
+    """What to expect, (draws, settings): the rate of each stage in messages per second, goodput and latency."""
 
-    send_rate: Array  # before the window
+    send_rate: Array  # without the send window
     receive_rate: Array
     delete_rate: Array
-    held_seconds: Array  # of a message group: from its batch's leaving the queue to its delete there
-    client_load: Array  # how busy the client's CPU is with requests, at most 1
+    held_seconds: Array  # of a message group: from when a batch leaves the queue to its delete there
+    client_load: Array  # fraction of the client's CPU that requests use, at most 1
     client_wait_seconds: Array  # of each request
     goodput: Array
     latency_seconds: Array  # mean, from send to receive
-    waiting_fraction: Array  # of the latency: in queues, which chance makes longer or shorter
-    paced_fraction: Array  # 1 where the rate limit alone decides, 0 where it does not matter
+    waiting_fraction: Array  # share of the latency that is waiting, which varies most
+    paced_fraction: Array  # 1 if the rate limit alone decides, 0 if it does not matter
     moments: Moments
 
     @property
     def slowest_rate(self) -> Array:
-        """What the slowest of the stages carries."""
+        """The rate of the slowest stage."""
         return np.minimum(np.minimum(self.send_rate, self.receive_rate), self.delete_rate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moments:
-    """The latency of messages at several moments of a measurement; arrays of (moments, draws, settings)."""
+    """The latency of messages at several moments of a measurement; each array is (moments, draws, settings)."""
 
-    share: Array  # of all messages
+    share: Array  # of all messages of the measurement
     mean_seconds: Array
     deviation_seconds: Array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rates:
-    """Seconds of each request, messages a second of each stage, and what bounds them."""
+    """Seconds of each request, the rate of each stage in messages per second, and its limits: (draws, settings)."""
 
     send_seconds: Array
-    receive_seconds: Array  # with the consumer's work
+    receive_seconds: Array  # including the consumer's work
     held_seconds: Array
     delivery_seconds: Array  # from the middle of a send to the receive of a full batch
-    on_the_way_seconds: Array  # from the end of the send, where that is later
-    unlimited: Array  # of the senders, whatever the limit and the window say
+    on_the_way_seconds: Array  # from the end of the send to that receive
+    unlimited: Array  # of the senders, without rate limit and window
     send: Array
-    windowed: Array  # what the send window lets pass
+    windowed: Array  # that the send window admits
     receive: Array
     delete: Array
-    client: Array
-    receives: Array  # requests a second, where spare threads take half-full batches
-    requests: Array  # the same of all actions together
+    client: Array  # that the client's CPU can carry
+    receives: Array  # requests per second; spare threads take half-full batches
+    requests: Array  # per second, of all actions together
     client_wait_seconds: Array
 
     @property
@@ -208,7 +209,7 @@ class _Rates:
 def request_seconds(
     costs: QueueCosts, action: str, batch: Array, payload_size_bytes: Array | float, thread_count: Array
 ) -> Array:
-    """l(b) without w: seconds of one request for `batch` messages among `thread_count` threads, with CPU to spare."""
+    """l(b) without w: seconds of a request for `batch` messages with `thread_count` busy threads and an idle CPU."""
     fixed = getattr(costs, f"{action}_request_seconds")
     each = getattr(costs, f"{action}_message_seconds")
     payload = 0.0 if action == "delete" else payload_size_bytes * costs.payload_seconds_per_byte
@@ -218,14 +219,14 @@ def request_seconds(
 
 
 def client_wait_seconds(costs: QueueCosts, request_rate_per_second: Array, thread_count: Array) -> Array:
-    """w: how long a request waits for the client's CPU when all together are so many a second."""
+    """w: how long a request waits for the client's CPU at this rate of all requests together."""
     seconds = 1.0 / costs.client_request_rate_max_per_second
     busy = np.minimum(request_rate_per_second * seconds, 1.0)
     return np.asarray(0.5 * seconds * busy / (1.0 - busy * (thread_count - 1.0) / thread_count))
 
 
 def forecast(costs: QueueCosts, drive: Drive) -> Forecast:
-    """Rates, goodput and latency of each setting under each draw of the physics."""
+    """Rates, goodput and latency of each setting for each draw of the physics."""
     alone = _undisturbed(costs, drive)
     rates = _rates(costs, drive, alone)
     carried, undisturbed = rates.carried, _undisturbed_seconds(drive, alone, rates)
@@ -248,7 +249,7 @@ def forecast(costs: QueueCosts, drive: Drive) -> Forecast:
 
 
 def latency_quantile_seconds(moments: Moments, fraction: float) -> Array:
-    """What this fraction of the messages does not exceed: gamma distributions, one for each moment, together."""
+    """The quantile of latency, (draws, settings), of a mixture of gamma distributions, one for each moment."""
     low = np.zeros(moments.mean_seconds.shape[1:])
     high = (moments.mean_seconds + _QUANTILE_DEVIATIONS * moments.deviation_seconds).max(axis=0)
     for _ in range(_HALVINGS):
@@ -264,12 +265,12 @@ def _limit(drive: Drive) -> Array:
 
 
 def _rates(costs: QueueCosts, drive: Drive, alone: _Undisturbed) -> _Rates:
-    """Rates, at the wait w for the client's CPU that they cause themselves, found by halving and by Newton's method."""
+    """The rates at the fixed point of the wait w for the client's CPU, found by bisection and Newton's method."""
     seconds = 1.0 / costs.client_request_rate_max_per_second
     others = (drive.thread_count - 1.0) / drive.thread_count
 
     def excess(wait: Array) -> Array:
-        """How much busier the client is than such a wait means."""
+        """The client's load at this wait, less the load that would cause such a wait."""
         rates = _rates_with(costs, drive, alone, wait, has_window=False)
         busy = wait / (0.5 * seconds + others * wait)
         return np.asarray(rates.requests * seconds - np.minimum(busy, 1.0))
@@ -290,13 +291,13 @@ def _rates(costs: QueueCosts, drive: Drive, alone: _Undisturbed) -> _Rates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Undisturbed:
-    """Seconds of each request on a client with CPU to spare."""
+    """Seconds of each request without waiting for the client's CPU."""
 
     send: Array
     receive: Array
     delete: Array
     single_receive: Array  # of one message
-    empty_receive: Array  # of none: what a request takes for itself
+    empty_receive: Array  # of no message
     empty_delete: Array
 
 
@@ -376,11 +377,11 @@ def _rates_with(
 
 
 def _undisturbed_seconds(drive: Drive, alone: _Undisturbed, rates: _Rates) -> Array:
-    """From the start of a send to the receive, of a message that waits for nothing."""
+    """Seconds from the start of a send to the receive of a message that does not wait in a queue."""
     carried = np.minimum(rates.windowed, np.minimum(rates.receive, rates.delete))
     waiting = 1.0 - carried / rates.receive
     unfilled = 1.0 - carried / (drive.batch_message_count * rates.receives)
-    # A poll that waits may have the message before the sender knows that it was accepted.
+    # A waiting poll may have the message before the sender knows that it was accepted.
     arrival = rates.delivery_seconds + waiting * _batch_seconds(
         drive, alone, rates.client_wait_seconds, unfilled
     )
@@ -388,7 +389,10 @@ def _undisturbed_seconds(drive: Drive, alone: _Undisturbed, rates: _Rates) -> Ar
 
 
 def _batch_seconds(drive: Drive, alone: _Undisturbed, wait_seconds: Array, unfilled: Array) -> Array:
-    """What batches add to the way of a message that finds receivers: fewer wait than messages come, none is full."""
+    """What batches add to the time of a message that finds receivers waiting.
+
+    It is longer if fewer receivers wait than a batch has messages, and shorter because batches are not full.
+    """
     saved = unfilled * (alone.receive - alone.empty_receive)
     left = np.maximum(1.0 - drive.receiver_count / drive.batch_message_count, 0.0)
     return np.asarray(_LEFT_SHARE * left * (alone.empty_receive + wait_seconds + drive.work_seconds) - saved)
@@ -403,9 +407,9 @@ def _requests(
     carried: Array,
     most: Array,
 ) -> Array:
-    """R_a: requests a second of threads that take what is there as soon as it is: the more of them, the less full.
+    """R_a: requests per second of threads that take what is there at once: the more threads, the less full batches.
 
-    There are never fewer than full batches make, nor more than `most`.
+    It is between the rate for full batches and `most`.
     """
     each = (full_seconds - empty_seconds) / batch
     requests = (thread_count - carried * each) / empty_seconds
@@ -415,7 +419,7 @@ def _requests(
 def _windowed(
     costs: QueueCosts, drive: Drive, send: Array, send_seconds: Array, on_the_way_seconds: Array
 ) -> Array:
-    """A batch leaves whole, so places and rates are counted in batches."""
+    """The rate of senders behind a send window; it is computed in batches, because a batch leaves whole."""
     batch = drive.batch_message_count
     batches = windowed_rate(
         window=np.maximum(np.floor(drive.send_window / batch), 1.0),
@@ -429,7 +433,7 @@ def _windowed(
 
 
 def _moments(costs: QueueCosts, drive: Drive, rates: _Rates, undisturbed_seconds: Array) -> Moments:
-    """Before and after the receive window is full, which it never is while the deleters keep up."""
+    """Latencies before and after the receive window has filled, which it never does if the deleters keep up."""
     arriving = np.minimum(rates.windowed, rates.client)
     surplus = np.maximum(np.minimum(arriving, rates.receive) - rates.delete, _RATE_MIN)
     filled_after = np.where(drive.receive_window > 0, drive.receive_window / surplus, np.inf)
@@ -460,7 +464,7 @@ def _part(
     onward: Array,
     duration_seconds: Array,
 ) -> Moments:
-    """Messages that arrive at one rate and go onward at another, for so long; `share` counts them."""
+    """Latencies while messages arrive at one rate and go onward at another; `share` is the number of messages."""
     load, passed = arriving / onward, np.minimum(arriving, onward)
     scatter = _arrival_variance(costs, drive, load) + costs.variation_fraction**2
     variance = scatter * drive.batch_message_count / onward * np.minimum(load, 1.0)
@@ -475,23 +479,24 @@ def _part(
     return Moments(
         share=np.broadcast_to(passed * duration_seconds, shape),
         mean_seconds=undisturbed_seconds + waiting,
-        deviation_seconds=np.sqrt(scattered + waiting**2),  # a queue is not served in its order
+        # As if waits were exponential, because the queue is not served in order.
+        deviation_seconds=np.sqrt(scattered + waiting**2),
     )
 
 
 def _arrival_variance(costs: QueueCosts, drive: Drive, load: Array) -> Array:
-    """ca^2 of batches from several senders."""
+    """ca^2: the variability of arrivals of batches from several senders."""
     others = drive.sender_count - 1.0
     weight = 1.0 / (1.0 + 4.0 * np.maximum(1.0 - load, 0.0) ** 2 * others)
     return np.asarray(weight * costs.variation_fraction**2 + (1.0 - weight))
 
 
 def _window_rate(drive: Drive, seconds: Array) -> Array:
-    """The most that a window lets pass (Little's law) of messages that are so long on their way; inf with no window."""
+    """The most that a window admits of messages that take so long (Little's law); inf without a window."""
     return np.where(drive.send_window > 0, drive.send_window / seconds, np.inf)
 
 
 def _window_seconds(drive: Drive, carried: Array) -> Array:
-    """Little's law: no message is on its way for longer than a full window lasts; inf with no window."""
+    """The longest that a message can take with a full window (Little's law); inf without a window."""
     held = _WINDOW_FILLED * drive.send_window
     return np.where(drive.send_window > 0, held / np.maximum(carried, _RATE_MIN), np.inf)

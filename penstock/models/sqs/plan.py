@@ -1,10 +1,10 @@
-"""Knows what to advise for stated conditions, with no queue to measure: planning, and the rescue of a queue.
+"""Knows what to advise for stated conditions without measuring a queue: planning, and the rescue of a queue.
 
-    ConditionsError     conditions that cannot be; the message has one line for each mistake
+    ConditionsError     impossible conditions; the message has one line for each mistake
 
-The same physics and rules as for a fitted place. What is stated is taken as the mean; request times not stated for
-batches are taken to grow by a fifth of a single message's time for each further message (the AWS guide's own figures
-imply 0.18).
+Physics and rules are the same as for a fitted place. Stated values are taken as means. If request times for batches are
+not stated, each further message is assumed to add a fifth of the time of a request for one (the figures of the AWS
+guide imply 0.18).
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ from penstock.models.sqs.setting import (
 from penstock.units import number, rounded
 from penstock.vocabulary import Demand, Estimate, knobs, setting_values
 
-MESSAGE_SHARE = 0.2  # of a single message's time, for each message of a batch, where it is not stated
-# A request takes time itself, also where a busy machine measured that it takes none.
+MESSAGE_SHARE = 0.2  # of the time of a request for one message, for each message of a batch, if not stated
+# A request itself takes time, even if a busy machine measured none.
 _MESSAGE_SHARE_MAX = 0.95
 _DRAW_COUNT = 200
-_STATED_SPREAD = 0.03  # of a stated mean: what somebody wrote down is about right
-_LATENCY_SPREAD = 0.08
-_CLIENT_SPREAD = 0.25  # likewise of what a request takes of the processor
-_LAW_SPREAD = 0.07  # of mean latency: what the law is off by (24 simulated queues)
-# From the acceptance of a message until a poll can find it, where no latency is stated: (median, of its logarithm).
+_STATED_SPREAD = 0.03  # relative error of a stated mean
+_LATENCY_SPREAD = 0.08  # likewise of latency
+_CLIENT_SPREAD = 0.25  # likewise of the CPU time of a request
+_LAW_SPREAD = 0.07  # relative misfit of mean latency (24 simulated queues)
+# From the acceptance of a message until a poll finds it, if no latency is stated: median, deviation of the logarithm.
 _SPREAD_SECONDS = (0.004, 0.8)
-# A short poll looks into a part of the servers: of a latency that was measured so, long polls leave the rest out.
+# The share of a latency measured with short polls that remains with long polls: a short poll asks only some servers.
 SHORT_POLLED_SHARE = (0.3, 0.95)
 _AVERAGED_SECONDS = 60.0  # the predicted intervals are for means over a minute
 _MOST = {
@@ -70,19 +70,19 @@ _WHOLE = frozenset({"deleter_count_max", "payload_size_bytes", "message_group_co
 
 
 class ConditionsError(ValueError):
-    """Conditions that cannot be; one line for each mistake."""
+    """Impossible conditions; the message has one line for each mistake."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """What is known about a queue and its client. Seconds are means for one message in a request."""
+    """What is known about a queue and its client. Seconds are means for requests of one message."""
 
     message_rate_per_second: float
     send_seconds: float
     receive_seconds: float
     delete_seconds: float
     delivery_latency_seconds: float | None = None  # start of the send to the receive
-    receive_wait_seconds: float | None = None  # of the polls that it was measured with; 0 is short polls
+    receive_wait_seconds: float | None = None  # of the polls with which it was measured; 0 means short polls
     visibility_timeout_seconds: float = VISIBILITY_TIMEOUT_SECONDS
     send_seconds_per_message: float | None = None
     receive_seconds_per_message: float | None = None
@@ -91,17 +91,17 @@ class Conditions:
     receive_seconds_variation: float = 0.6
     delete_seconds_variation: float = 0.6
     deleter_count_max: int | None = None
-    work_seconds: float = 0.0  # the consumer's own, for one message
+    work_seconds: float = 0.0  # of the consumer, for one message
     latency_objective_seconds: float | None = None
-    client_seconds_per_request: float = CLIENT_SECONDS_PER_REQUEST  # of one processor that all share
-    payload_size_bytes: int = 1024  # only its price and the size of a batch depend on it
+    client_seconds_per_request: float = CLIENT_SECONDS_PER_REQUEST  # of a processor that all threads share
+    payload_size_bytes: int = 1024  # only prices and the size of a batch depend on it
     service_class: str = "standard"
-    message_group_count: int | None = None  # of a FIFO queue; None is enough not to matter
+    message_group_count: int | None = None  # of a FIFO queue; None means too many to be a limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqsPlan:
-    """The advice for stated conditions, what it will do, and what would happen without it."""
+    """The advice for stated conditions, what to expect of it, and what would happen without it."""
 
     setting: SqsDeliverySetting
     batch_linger_seconds: float
@@ -111,14 +111,14 @@ class SqsPlan:
     visibility_timeout_seconds: float
     goodput_messages_per_second: Estimate
     delivery_latency_seconds_mean: Estimate
-    deleter_outage_seconds_max: float  # that heals by itself even with no receive window
-    # With a deleter for each sender and nothing bounded; None is never.
+    deleter_outage_seconds_max: float  # that heals by itself even without a receive window
+    # With a deleter for each sender and no limits; None if never.
     collapse_after_seconds: Estimate | None
-    message_group_count_min: int | None  # that carry the rate in order; None where there is no order to keep
+    message_group_count_min: int | None  # to carry the rate in order; None if the queue keeps no order
     explanation: str
 
     def document(self) -> dict[str, Any]:
-        """As JSON: the knobs on top, each estimate with its 90 % interval."""
+        """The plan as a JSON document: the knobs at the top level, each estimate with its 90 % interval."""
         values: dict[str, Any] = dict(setting_values(self.setting))
         for entry in dataclasses.fields(self):
             value = getattr(self, entry.name)
@@ -176,7 +176,7 @@ def plan(conditions: Conditions) -> SqsPlan:
 def plan_rescue(
     conditions: Conditions, *, undeleted_message_count: float, visible_message_count: float
 ) -> Rescue:
-    """What to apply to a queue under these conditions that is in the duplicate loop already."""
+    """What to apply to a queue under these conditions that is already in the duplicate loop."""
     fixed, each = _split(conditions, "delete")
     receive_fixed, receive_each = _split(conditions, "receive")
     batch = worked_batch_max(_timeout_seconds(conditions), conditions.work_seconds)
@@ -193,14 +193,14 @@ def plan_rescue(
 
 
 def _choose(conditions: Conditions, settings: list[SqsDeliverySetting], outcome: Forecast) -> int:
-    """Goodput first, then the objective, then few threads, then what comes soonest."""
+    """The index of the best setting: by goodput, then the latency objective, then few threads, then latency."""
     wanted = conditions.message_rate_per_second
     objective = conditions.latency_objective_seconds
 
     def order(index: int) -> tuple[float, ...]:
         short = max(0.0, 0.99 * wanted - float(outcome.goodput[0, index]))
         setting = settings[index]
-        filling = (setting.batch_message_count - 1) / wanted / 2.0  # until a batch is full, on average
+        filling = (setting.batch_message_count - 1) / wanted / 2.0  # mean wait until a batch is full
         latency = float(outcome.latency_seconds[0, index]) + filling
         late = 0.0 if objective is None else max(0.0, latency - objective)
         return (round(short, 3), round(late, 4), float(setting.thread_count), latency)
@@ -222,7 +222,8 @@ def _plan(conditions: Conditions, setting: SqsDeliverySetting, timeout_seconds: 
     outcome = _forecast(costs, conditions, [setting])
     rate = np.minimum(outcome.goodput[:, 0], conditions.message_rate_per_second)
     counted = conditions.send_seconds_variation / math.sqrt(max(rate.mean() * _AVERAGED_SECONDS, 1.0))
-    rate = rate * np.exp(rng.normal(-(counted**2) / 2.0, counted, _DRAW_COUNT))  # which keeps its mean
+    # The mean stays the same.
+    rate = rate * np.exp(rng.normal(-(counted**2) / 2.0, counted, _DRAW_COUNT))
     latency = outcome.latency_seconds[:, 0] * np.exp(
         rng.normal(0.0, math.hypot(_LAW_SPREAD, counted), _DRAW_COUNT)
     )
@@ -268,7 +269,7 @@ def _timeout_seconds(conditions: Conditions) -> float:
 
 
 def _batch_max(conditions: Conditions) -> int:
-    """What a request takes, and what a receiver works off in time."""
+    """The largest batch that fits into a request, and that a receiver works off in time."""
     return min(
         BATCH_SIZE_BYTES_MAX // conditions.payload_size_bytes,
         worked_batch_max(_timeout_seconds(conditions), conditions.work_seconds),
@@ -280,7 +281,7 @@ def _ordered_groups(conditions: Conditions) -> float:
 
 
 def _is_held_by_groups(conditions: Conditions, loop: DeleteLoop) -> bool:
-    """So few groups that all they can have received is deleted in time: they are a receive window by themselves."""
+    """Whether groups are so few that all their received messages are deleted in time, like a receive window."""
     received_max = GROUP_RECEIVED_MESSAGE_COUNT_MAX * _ordered_groups(conditions)
     return received_max < loop.visibility_timeout_seconds * loop.delete_rate_per_second
 
@@ -310,7 +311,7 @@ def _explanation(
 
 
 def _loop(conditions: Conditions) -> DeleteLoop:
-    """The application as it is mostly written: a deleter for each sender, one message in a request."""
+    """The loop of an application as usually written: a deleter for each sender, and one message per request."""
     pairs = max(1, math.ceil(conditions.message_rate_per_second * conditions.send_seconds - 1e-9))
     return DeleteLoop(
         arrival_rate_per_second=min(conditions.message_rate_per_second, pairs / conditions.send_seconds),
@@ -322,14 +323,14 @@ def _loop(conditions: Conditions) -> DeleteLoop:
 def _costs(
     conditions: Conditions, scatter: Array, delivery: Array | float, spread: Array | float
 ) -> QueueCosts:
-    """The stated physics, a row for each of the scattered times; crowding is not stated, so there is none."""
+    """The stated physics, one row for each draw; contention is not stated, so there is none."""
     columns: dict[str, Array] = {}
     for index, action in enumerate(ACTIONS):
         fixed, each = _split(conditions, action)
         columns[f"{action}_request_seconds"] = fixed * scatter[:, index : index + 1]
         columns[f"{action}_message_seconds"] = each * scatter[:, index : index + 1]
     count, latency = len(scatter), conditions.delivery_latency_seconds
-    if latency is None:  # the poll waits already, so that half of it is on its way back
+    if latency is None:  # the poll is waiting already, so only half of a request remains
         on_the_way = conditions.receive_seconds / 2.0 + _SPREAD_SECONDS[0] * spread
     else:
         on_the_way = max(latency - conditions.send_seconds / 2.0, 1e-3)
@@ -349,7 +350,7 @@ def _costs(
 
 
 def _split(conditions: Conditions, action: str) -> tuple[float, float]:
-    """Seconds for the request itself and for each message."""
+    """Seconds of the request itself, and of each message."""
     single = getattr(conditions, f"{action}_seconds")
     each = getattr(conditions, f"{action}_seconds_per_message")
     each = MESSAGE_SHARE * single if each is None else min(each, _MESSAGE_SHARE_MAX * single)
@@ -362,7 +363,7 @@ def _estimate(drawn: Array) -> Estimate:
 
 
 def _contradictions(stated: Mapping[str, Any]) -> list[str]:
-    """What no two of these values, each fine by itself, can say together."""
+    """Mistakes of values that are possible by themselves but not together."""
     return [
         f"{action}_seconds_per_message: more than {action}_seconds, which includes one"
         for action in ACTIONS
@@ -389,7 +390,7 @@ def _mistakes(name: str, value: object) -> list[str]:
 
 
 def _most(name: str) -> int:
-    """Bounds far from any queue: past them is a slip of the unit."""
+    """The greatest value accepted for a condition, far beyond any queue; more is probably a wrong unit."""
     if name.endswith("_variation"):
         return 100
     return _MOST.get(name, VISIBILITY_TIMEOUT_SECONDS_MAX)

@@ -1,11 +1,11 @@
-"""Knows the queueing formulas that the SQS advice rests on: windows, scalability, batches, waits.
+"""Knows the queueing formulas behind the advice for SQS: windows, scalability, batches, waits.
 
-Rates are per second, loads are in erlangs: a rate times how long each holds its place. No units are mixed.
+Rates are per second. Loads are in erlangs: a rate times the time for which each holds its place.
 
-    B(0) = 1,  B(k) = a B(k-1) / (k + a B(k-1))    blocked of a erlangs at k places, whatever the shape of the
-                                                   holding time [Erlang 1917; Sevastyanov 1957]
-    n* = sqrt((1 - sigma) / kappa)                 where the universal scalability law turns down [Gunther 2007]
-    min(b, 1 + lambda tau)                         a batch of messages that come by chance, of which the first waits tau
+    B(0) = 1,  B(k) = a B(k-1) / (k + a B(k-1))    blocked fraction of a erlangs at k places, whatever the distribution
+                                                   of the holding time [Erlang 1917; Sevastyanov 1957]
+    n* = sqrt((1 - sigma) / kappa)                 the maximum of the universal scalability law [Gunther 2007]
+    min(b, 1 + lambda tau)                         mean batch of random arrivals, the first of which waits for tau
 
 Sources: Erlang, Elektroteknikeren 13, 1917. Sevastyanov, Theory of Probability 2, 1957. Gunther, Guerrilla Capacity
 Planning, 2007. Fredericks, Bell System Technical Journal 59, 1980 (Hayward's approximation). Abate and Whitt, Advances
@@ -22,16 +22,16 @@ import numpy as np
 from penstock.models.model import Array
 
 WINDOW_MAX = 120_000  # messages in flight that SQS allows (SQS quotas, standard queue, 2026)
-_PLACES_MAX = 48  # of a network that is computed; larger ones are taken in larger units
-_OFFERED_MAX = 1e3  # erlangs of one sender: past it all are on the way all the time
+_PLACES_MAX = 48  # of a network that is computed; larger ones are computed in larger units
+_OFFERED_MAX = 1e3  # erlangs of one sender; beyond this, practically all messages are on the way
 _PEAKEDNESS_MIN = 0.1
-_DRIFT_MIN = 1e-6  # below it a walk has none
-_DISTANCE_MAX = 30.0  # deviations: past it the normal distribution is 0 or 1
+_DRIFT_MIN = 1e-6  # less counts as no drift
+_DISTANCE_MAX = 30.0  # deviations, beyond which the normal distribution is 0 or 1
 _PAGE = 0.044715  # Page's coefficient: within 2e-4 of the normal distribution
 
 
 def erlang_b_window(offered_erlangs: float, blocked_fraction_max: float) -> int:
-    """The smallest k whose B(k) is at most this fraction."""
+    """The smallest k for which B(k) is at most this fraction."""
     blocked = 1.0
     window = 0
     while blocked > blocked_fraction_max and window < WINDOW_MAX:
@@ -41,14 +41,14 @@ def erlang_b_window(offered_erlangs: float, blocked_fraction_max: float) -> int:
 
 
 def peak_thread_count(sigma: float, kappa: float) -> float:
-    """n*: where more threads carry less; inf where they never do."""
+    """n*: the number of threads beyond which more carry less; inf if they never do."""
     return math.inf if kappa <= 0 else math.sqrt(max(1.0 - sigma, 0.0) / kappa)
 
 
 def mean_batch_message_count(
     rate_per_second: float, linger_seconds: float, batch_message_count_max: int
 ) -> float:
-    """How full batches are when messages come at random and the first waits at most `linger_seconds`."""
+    """The mean size of batches if messages arrive at random and the first waits at most `linger_seconds`."""
     return min(float(batch_message_count_max), 1.0 + rate_per_second * linger_seconds)
 
 
@@ -61,16 +61,17 @@ def windowed_rate(
     on_the_way_seconds: Array,
     variation: Array,
 ) -> Array:
-    """What senders start a second that rest while a window is full of what they send and what is on its way.
+    """The rate of senders that pause while a window is full, per second; arrays broadcast.
 
-    A closed network of W places. With k on the way, each for a time D whose shape does not matter,
+    The window of W places holds what is being sent and what is on the way: a closed network. With k on the way, each
+    for a time D of any distribution,
 
         send(k) = min(senders, W - k, rate l)        senders at work, each for l seconds; arrivals come at k / D
         p(k+1) / p(k) = send(k) D / (l (k + 1))      birth and death
-        carried = sum p(k) send(k) / l               and never more than W / (l + D) [Little 1961]
+        carried = sum p(k) send(k) / l               at most W / (l + D) [Little 1961]
 
-    Senders more regular than chance (`variation` c, standard deviation over mean, below 1) collide less: all counts
-    are taken in units of their peakedness (1 + c^2) / 2 (Hayward), and of what keeps them few.
+    Senders that are more regular than random (`variation` c, standard deviation over mean, below 1) collide less: all
+    counts are in units of the peakedness (1 + c^2) / 2 (Hayward), or in larger units for a large window.
     """
     peakedness = np.maximum((1.0 + variation**2) / 2.0, _PEAKEDNESS_MIN)
     unit = np.maximum(peakedness, window / _PLACES_MAX)
@@ -89,13 +90,13 @@ def windowed_rate(
 
 
 def reflected_walk_mean(drift: Array, variance: Array, elapsed: Array) -> Array:
-    """The mean wait after some time of a queue that was empty: a Brownian motion kept at or above 0.
+    """The mean wait, after some time, of a queue that was empty: a Brownian motion reflected at 0.
 
     With drift d, variance s^2 a second and x = d sqrt(t) / s,
 
         E = s^2 / (2 d) (2 Phi(x) - 1) + d t Phi(x) + s sqrt(t) phi(x)
 
-    which is s^2 / (2 |d|) in the end when d < 0, and d t when d > 0.
+    In the long run this is s^2 / (2 |d|) if d < 0, and d t if d > 0.
     """
     drift = np.where(np.abs(drift) < _DRIFT_MIN, _DRIFT_MIN, drift)
     deviation = np.sqrt(np.maximum(variance * elapsed, 1e-18))
@@ -107,7 +108,7 @@ def reflected_walk_mean(drift: Array, variance: Array, elapsed: Array) -> Array:
 
 
 def gamma_probability(values: Array, means: Array, deviations: Array) -> Array:
-    """The probability of no more than x: the cube root of a gamma variable is nearly normal [Wilson and Hilferty].
+    """Distribution function of gamma variables, whose cube roots are nearly normal [Wilson and Hilferty].
 
     With k = (mean / deviation)^2: Phi(3 sqrt(k) ((x / mean)^(1/3) - 1 + 1 / (9 k))).
     """
@@ -117,5 +118,5 @@ def gamma_probability(values: Array, means: Array, deviations: Array) -> Array:
 
 
 def _normal_probability(values: Array) -> Array:
-    """Phi = (1 + tanh(sqrt(2 / pi) x (1 + 0.044715 x^2))) / 2, exact in the middle and far out [Page 1977]."""
+    """Phi = (1 + tanh(sqrt(2 / pi) x (1 + 0.044715 x^2))) / 2, exact at the centre and far out [Page 1977]."""
     return np.asarray(0.5 + 0.5 * np.tanh(math.sqrt(2.0 / math.pi) * values * (1.0 + _PAGE * values**2)))

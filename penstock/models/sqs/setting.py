@@ -1,4 +1,4 @@
-"""Knows what a setting of a queue is, and which receivers, deleters, windows and limits belong to so many senders."""
+"""Knows the setting of a queue, and which receivers, deleters, windows and limits go with a number of senders."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ BATCH_SIZE_BYTES_MAX = 1 * MiB  # of one message, and of all messages of a reque
 PROBED_BYTES_MIN = 37  # of one message of a probe, which says whose it is, and of the published application
 VISIBILITY_TIMEOUT_SECONDS = 30.0  # SQS's default
 VISIBILITY_TIMEOUT_SECONDS_MAX = 43_200
-RATE_LIMIT_MAX = 100_000.0  # messages/s that may be set
-BLOCKED_FRACTION_MAX = 0.002  # of sends that a send window may turn away
+RATE_LIMIT_MAX = 100_000.0  # messages/s
+BLOCKED_FRACTION_MAX = 0.002  # of sends that a send window may delay
 DELETER_LOAD_MAX = 0.7
 RECEIVER_LOAD_MAX = 0.85
-FULL_CLIENT_THREAD_LOAD = 0.95  # of receivers and deleters: its wait holds back the senders as well
+FULL_CLIENT_THREAD_LOAD = 0.95  # of receivers and deleters, if the client's CPU limits the senders as well
 SENDER_LOAD_MAX = 0.9
-SERVICE_LOAD_MAX = 0.93  # of a request rate that throttling taught
-CLIENT_LOAD_MAX = 0.98  # of its CPU: past it requests wait, and nothing is refused
+SERVICE_LOAD_MAX = 0.93  # of a request rate limit learned from throttling
+CLIENT_LOAD_MAX = 0.98  # of the client's CPU; beyond it requests wait, but none are refused
 RATE_HEADROOM = 1.05  # so that an application can catch up after a pause
 _SENDER_COUNTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256)
-_STEP_FACTOR_MAX = 6  # so that the next probe, at four times the connections, is not the last
-_BEYOND_CEILING = 4.0  # of it: threads that wait for the client's CPU are not busy, and it takes more of them
-_LINGER_SECONDS_MAX = 1.0  # where no latency was asked for
+_STEP_FACTOR_MAX = 6  # above the factor of four for connections of the next probe, so that it is not the last
+_BEYOND_CEILING = 4.0  # times the ceiling, because threads that wait for the client's CPU are not busy
+_LINGER_SECONDS_MAX = 1.0  # if no latency objective was stated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqsDeliverySetting:
-    """How a queue is driven. A window or a rate limit of 0 means none."""
+    """How a queue is driven. A window or rate limit of 0 means none."""
 
     sender_thread_count: int = knob(1, 256, is_divided=True)
     receiver_thread_count: int = knob(1, 256, is_divided=True)
@@ -54,17 +54,17 @@ class SqsDeliverySetting:
 
     @property
     def thread_count(self) -> int:
-        """Of all three kinds: each has a connection."""
+        """The threads of all three kinds; each has a connection."""
         return self.sender_thread_count + self.receiver_thread_count + self.deleter_thread_count
 
 
 def sender_counts(
     costs: QueueCosts, size_bytes: int, demand: Demand, batch: int, *, count_tried: int
 ) -> list[int]:
-    """How many senders are worth a thought: around the demand where it can be met, else up to the limits.
+    """The numbers of senders worth considering: around the demanded rate, or else up to the limits.
 
-    With no demand it goes up in steps: past its cliffs SQS gets worse suddenly, so nothing is thought of
-    that is far beyond what was tried.
+    Without a demanded rate, they exceed what was tried by a limited step, because SQS gets worse suddenly beyond its
+    limits.
     """
     rate, ceiling = demand.message_rate_per_second, _action_rate_max(costs, batch)
     if rate is not None:
@@ -87,7 +87,7 @@ def sender_counts(
 
 
 def enough_senders(costs: QueueCosts, size_bytes: int, rate_per_second: float, batch: int) -> int:
-    """Senders that carry this rate in batches and are not always busy."""
+    """The number of senders that carry this rate in batches without always being busy."""
     seconds = _seconds(costs, "send", batch, size_bytes, thread_count=4.0)
     return min(max(1, math.ceil(rate_per_second * seconds / (batch * SENDER_LOAD_MAX))), 256)
 
@@ -103,11 +103,11 @@ def complete_setting(
     deleter_count_max: int = 256,
     message_group_count: float = math.inf,
 ) -> SqsDeliverySetting:
-    """Receivers, deleters, windows and the limit that belong to so many senders of such batches."""
+    """The setting with the receivers, deleters, windows and rate limit that go with these senders and batches."""
     receivers, deleters = sender_count + 1, sender_count + 1
     rate = wait = 0.0
     room = (demand.thread_count_max or 3 * 256) - sender_count
-    for _ in range(4):  # threads slow each other down, so their number and their times settle together
+    for _ in range(4):  # fixed-point iteration, because threads slow each other down
         busy = float(sender_count + receivers + deleters)
         wait = (wait + _client_wait_seconds(costs, rate / batch, busy)) / 2.0
         send, receive, delete = (_seconds(costs, a, batch, size_bytes, busy) + wait for a in ACTIONS)
@@ -121,7 +121,7 @@ def complete_setting(
         parked, receiver_load, deleter_load = _spare(costs, rate / batch)
         receivers = math.ceil(rate * receive / (batch * receiver_load)) + parked
         receivers = min(receivers, int(min(RECEIVERS_PER_GROUP_MAX * message_group_count, 256)))
-        # Long work keeps many receivers; with fewer there is less to send and to delete.
+        # Long work needs many receivers; if there is no room for them, there is less to send and to delete.
         receivers = max(min(receivers, room - deleters), 1)
         received = min(rate, receivers * batch / receive)
         deleters = min(
@@ -151,9 +151,9 @@ def bounded(
     visibility_timeout_seconds: float,
     work_seconds: float,
 ) -> SqsDeliverySetting:
-    """No more sent, nor received and held, than the deleters can do.
+    """The setting with its rate limit and receive window reduced to what the deleters can do.
 
-    Half-full requests of the others may leave them little of the client's CPU, which only the forecast knows.
+    Half-full requests of the other threads may leave them little of the client's CPU, which only the forecast knows.
     """
     window = _receive_window(
         delete_rate_per_second, visibility_timeout_seconds, setting.receiver_thread_count, work_seconds
@@ -173,7 +173,7 @@ def _receive_window(
     receiver_count: int,
     work_seconds: float,
 ) -> int:
-    """What receivers work on waits for its delete as well: of both, the slower decides how much may be held."""
+    """The receive window: messages being worked on wait for their delete too, so the slower of the two decides."""
     worked = receiver_count / work_seconds if work_seconds else math.inf
     loop = DeleteLoop(
         arrival_rate_per_second=float(delete_rate_per_second),
@@ -186,7 +186,7 @@ def _receive_window(
 def without_work(
     costs: QueueCosts, size_bytes: int, setting: SqsDeliverySetting, work_seconds: float
 ) -> SqsDeliverySetting:
-    """The same requests by receivers without work: as many as are in a request at a time."""
+    """The setting with as many receivers as are in a request at a time, because working ones ask nothing."""
     batch, threads = setting.batch_message_count, float(setting.thread_count)
     asking = _seconds(costs, "receive", batch, size_bytes, threads)
     fraction = asking / (asking + batch * work_seconds)
@@ -194,7 +194,7 @@ def without_work(
 
 
 def worked_batch_max(visibility_timeout_seconds: float, work_seconds: float) -> int:
-    """Messages that one receiver works off in turn, within the share of the timeout that a message may wait."""
+    """The largest batch that a receiver can work off within the share of the timeout that a message may wait."""
     if not work_seconds:
         return BATCH_MESSAGE_COUNT_MAX
     within = RECEIVE_WINDOW_THETA * visibility_timeout_seconds / work_seconds
@@ -202,10 +202,10 @@ def worked_batch_max(visibility_timeout_seconds: float, work_seconds: float) -> 
 
 
 def _spare(costs: QueueCosts, request_rate_per_second: float) -> tuple[int, float, float]:
-    """Receivers beyond what is needed, and how busy receivers and deleters may be.
+    """The number of extra receivers, and how busy receivers and deleters may be.
 
-    Spare threads fetch and delete what little is there: half-full requests. That is quick and costs nothing, except
-    where the service counts requests, and there it would throttle, or where the client's CPU makes no more of them.
+    Spare threads make half-full requests. These are quick and cost nothing, unless the rate is close to the service's
+    limit on requests or to what the client's CPU can make.
     """
     client = float(costs.client_request_rate_max_per_second[0, 0]) / REQUESTS_PER_MESSAGE_BATCH
     service = float(costs.request_rate_max_per_second[0, 0])
@@ -216,13 +216,13 @@ def _spare(costs: QueueCosts, request_rate_per_second: float) -> tuple[int, floa
 
 
 def rounded_down(value: float, digits: int) -> float:
-    """To so many digits: advice that changes with every fit could never be measured twice."""
+    """The value rounded down to so many digits, so that advice does not change with every fit and can be verified."""
     unit = 10.0 ** (math.floor(math.log10(max(value, 1e-9))) + 1 - digits)
     return float(f"{math.floor(value / unit + 1e-9) * unit:.{digits}g}")
 
 
 def send_window(rate_per_second: float, latency_seconds: float, batch: int, sender_count: int) -> int:
-    """Messages sent and not yet received that cost almost no goodput: Erlang-B, counted in batches."""
+    """The send window in messages that costs almost no goodput, by Erlang B for batches."""
     batches = erlang_b_window(rate_per_second * latency_seconds / batch, BLOCKED_FRACTION_MAX)
     return min(batch * max(batches, sender_count + 1), WINDOW_MAX)
 
@@ -244,7 +244,7 @@ def _action_rate_max(costs: QueueCosts, batch: int) -> float:
 
 
 def enough_for_the_work(visibility_timeout_seconds: float, work_seconds: float) -> float:
-    """The timeout, but no less than six times the work, as far as SQS has one that long."""
+    """The visibility timeout, but at least six times the work on a message, up to the longest that SQS allows."""
     enough = min(math.ceil(6.0 * work_seconds), VISIBILITY_TIMEOUT_SECONDS_MAX)
     return max(visibility_timeout_seconds, enough)
 
@@ -252,9 +252,9 @@ def enough_for_the_work(visibility_timeout_seconds: float, work_seconds: float) 
 def linger_seconds(
     batch: int, rate_per_second: float, latency_objective_seconds: float | None, latency_seconds: float
 ) -> float:
-    """How long a sender waits for a batch to fill: until it is full, or the objective leaves no more.
+    """How long a sender waits for a batch to fill: until it is full, or as long as the latency objective allows.
 
-    On average a message waits for half of it.
+    On average a message waits for half of this time.
     """
     if batch == 1 or rate_per_second <= 0:
         return 0.0

@@ -1,8 +1,8 @@
-"""Knows what to show of a queue beside its knobs: latency against load, the way to collapse, its backlog, its windows.
+"""Knows the figures of a queue that are not about knobs: latency against load, way to collapse, backlog, windows.
 
-The backlog after a stop of the deleters is followed in steps of V / 40, in messages that flow: what is received waits
-in line for its delete; what has waited for the visibility timeout V comes back and waits once more, and the delete of
-the older one achieves nothing (`duplicate_loop`).
+The backlog after a stop of the deleters is simulated as a flow of messages in steps of V / 40. Received messages wait
+in line for their delete. Those that have waited for the visibility timeout V come back and wait once more, and the
+delete of the older copy achieves nothing (`duplicate_loop`).
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _WINDOW_SHARES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0)
 _SIGHTING_COUNT_MAX = 80
 _STEPS_PER_TIMEOUT = 40
 _TIMEOUTS_FOLLOWED = 12
-_OUTAGE_BEYOND = 1.2  # of what heals by itself without a receive window
+_OUTAGE_BEYOND = 1.2  # times the longest stop that heals by itself without a receive window
 _LATENCY, _LOAD = "delivery_latency_seconds", "load_messages_per_second"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """The questions that the model answers about one queue (Any: a setting of its own)."""
+    """One queue, and the functions with which the model answers questions about it (Any: a setting of the model)."""
 
     setting: Any
     payload_size_bytes: int
@@ -45,7 +45,7 @@ class Queue:
 
 
 def studies(queue: Queue, observations: Sequence[Observation[Any]]) -> Iterator[Study]:
-    """What there is to show around this setting."""
+    """The figures around this setting."""
     outcome = queue.forecast([queue.setting])
     deletes = outcome.delete_rate[:, 0]
     arrivals = float(np.minimum(outcome.send_rate, outcome.receive_rate)[:, 0].mean())
@@ -93,7 +93,7 @@ def _latency_against_load(queue: Queue, observations: Sequence[Observation[Any]]
 
 
 def _way_to_collapse(queue: Queue, arrivals: float, deletes: Array) -> Study:
-    """Without a receive window; the advised one keeps both from happening."""
+    """Stops that heal, and times until collapse, without a receive window; the advised window prevents collapse."""
     capacity = float(deletes.mean())
     loop = _loop(queue, arrivals, capacity)
 
@@ -180,19 +180,19 @@ def _backlog_after_a_stop(queue: Queue, arrivals: float, deletes: float) -> Stud
 def backlog_after_a_stop(
     loop: DeleteLoop, *, stop_seconds: float, receive_window: float | None
 ) -> tuple[float, ...]:
-    """Messages sent and not deleted for good, at each step from the beginning of a stop of the deleters."""
+    """Messages sent and not effectively deleted, at each step from the beginning of a stop of the deleters."""
     step = loop.visibility_timeout_seconds / _STEPS_PER_TIMEOUT
     count = int(
         max(_TIMEOUTS_FOLLOWED, 3 * stop_seconds / loop.visibility_timeout_seconds) * _STEPS_PER_TIMEOUT
     )
-    held = [0.0] * count  # by the step in which they were received
-    line: list[int] = []  # steps with something held, the oldest first
+    held = [0.0] * count  # messages by the step in which they were received
+    line: list[int] = []  # steps with messages held, the oldest first
     waiting = undeleted = held_total = 0.0
     found = []
     for now in range(count):
         undeleted += loop.arrival_rate_per_second * step
         waiting += loop.arrival_rate_per_second * step
-        # What is held for as long as the timeout is visible again: a copy of it.
+        # Messages held for the length of the timeout become visible again, as copies.
         again = now - _STEPS_PER_TIMEOUT
         if again >= 0 and held[again] > 0:
             waiting += held[again]
@@ -208,7 +208,7 @@ def backlog_after_a_stop(
                 undeleted -= taken
             if held[oldest] <= 0:
                 line.pop(0)
-        found.append(max(round(undeleted, 6), 0.0))  # what sums of fractions leave is no message
+        found.append(max(round(undeleted, 6), 0.0))  # without rounding errors
     return tuple(found)
 
 

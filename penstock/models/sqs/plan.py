@@ -303,11 +303,12 @@ def _explanation(
             f"carries {goal} with deleters at most 70 % busy; so few groups cannot fill the queue with copies"
         )
     danger = (
-        "without the receive window the queue collapses by itself"
+        "the queue collapses by itself"
         if loop.load >= 1.0
-        else f"without the receive window a deleter stopped for {loop.outage_seconds_max():.0f} s collapses the queue"
+        else f"a deleter stopped for {loop.outage_seconds_max():.0f} s collapses the queue"
     )
-    return f"carries {goal} with deleters at most 70 % busy; {danger}"
+    usual = "with a deleter for each sender, no batches and no receive window"
+    return f"carries {goal} with deleters at most 70 % busy; {usual} {danger}"
 
 
 def _loop(conditions: Conditions) -> DeleteLoop:

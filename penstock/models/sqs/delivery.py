@@ -393,7 +393,8 @@ class SqsDeliveryModel:
     def bottleneck(self, fit: Fit, context: Context, setting: SqsDeliverySetting, demand: Demand) -> str:
         """The limit: the demanded rate, the client's CPU, message groups, the service's request rate, work, or threads.
 
-        Threads are called "connections".
+        Threads are called "connections". Before anything was measured only what was stated is named: the demand, and
+        how few groups there are.
         """
         costs = learning.mean_costs(fit)
         free = replace(setting, send_rate_limit_messages_per_second=0.0)
@@ -401,12 +402,14 @@ class SqsDeliveryModel:
         carried = float(outcome.slowest_rate[0, 0])
         if demand.message_rate_per_second is not None and carried >= demand.message_rate_per_second:
             return "demand"
-        if outcome.client_load[0, 0] >= BUSY_CLIENT_LOAD:
+        if fit.observation_count and outcome.client_load[0, 0] >= BUSY_CLIENT_LOAD:
             return "client-cpu"
         if _ordered_groups(context, demand) * setting.batch_message_count <= carried * 1.06 * float(
             outcome.held_seconds[0, 0]
         ):
             return "message-groups"
+        if not fit.observation_count:
+            return "unknown"
         service = float(costs.request_rate_max_per_second[0, 0]) * setting.batch_message_count
         if carried >= 0.99 * service * SERVICE_LOAD_MAX:
             return "request-rate"

@@ -130,6 +130,9 @@ def test_few_threads_or_a_busy_client_are_named_as_the_limit() -> None:
     by_count = {c.sender_thread_count: c for c in MODEL.candidates(a_fit(), CONTEXT, Demand())}
     assert MODEL.bottleneck(a_fit(), CONTEXT, by_count[2], Demand()) == "connections"
     assert MODEL.bottleneck(a_fit(), CONTEXT, by_count[40], Demand()) == "client-cpu"
+    unmeasured = MODEL.fit(PLACE, (), prior=None, seed=0)
+    assert MODEL.bottleneck(unmeasured, CONTEXT, by_count[2], Demand()) == "unknown"
+    assert MODEL.bottleneck(unmeasured, CONTEXT, by_count[2], Demand(message_rate_per_second=5.0)) == "demand"
 
 
 def test_how_few_senders_were_tried_is_said_in_plain_words() -> None:

@@ -9,16 +9,19 @@ import os
 import signal
 import subprocess
 import sys
+import tracemalloc
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiobotocore.config import AioConfig
 
 from penstock.client.advice import Advice
 from penstock.client.reporting import Reporter
 from penstock.client.transfers import aiobotocore_transfers, boto3_transfers
+from penstock.client.transfers.aiobotocore_upload import AsyncUpload
 from penstock.client.transfers.many_files import File, FilesFailedError
 from penstock.lab.worlds import NEAR
 from penstock.models.s3.upload import S3UploadSetting
@@ -78,6 +81,22 @@ def files_of(folder: Path, count: int, size: int) -> dict[Path, str]:
 def test_a_mixed_folder_arrives(library: str, url: str, client: Any, tmp_path: Path) -> None:
     """Empty files, small ones, and one that is split."""
     uploading.mixed_folder_arrives(library, session_of(library, url), client, "bucket", tmp_path)
+
+
+async def test_parts_under_way_are_not_copied(url: str) -> None:
+    """By aiohttp itself each would be there once more, in twice the memory that was advised."""
+    body = bytes(8 * MiB)
+    async with session_of("aiobotocore", url).create_client("s3", config=AioConfig()) as client:
+        sending = AsyncUpload(client, "bucket", "key", {})
+        await sending.begin()
+        tracemalloc.start()
+        try:
+            await asyncio.gather(*(sending.send(number, body) for number in range(1, 9)))
+            _, peak_bytes = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        await sending.complete()
+    assert peak_bytes < 2 * len(body)  # copies would be 8
 
 
 def test_it_is_advised_for_the_number_of_files_and_reported_once(
@@ -196,6 +215,7 @@ def test_an_exception_of_the_caller_stops_what_is_under_way(
 PROGRAM = """
 import os
 import sys
+import tracemalloc
 import warnings
 from tests.integration import uploading
 try:

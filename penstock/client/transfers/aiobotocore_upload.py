@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 
 from penstock.client.transfers.multipart import ABORT_SECONDS_MAX, Upload
 
@@ -23,7 +24,7 @@ class AsyncUpload(Upload):
 
     async def put(self, body: bytes) -> Any:
         """Send the object in one request."""
-        return await self._client.put_object(**self.whole(body))
+        return await self._client.put_object(**self.whole(_Shared(body)))
 
     async def begin(self) -> None:
         """Begin a multipart upload. Await it to its end: without the upload id it answers it could not be removed."""
@@ -31,7 +32,7 @@ class AsyncUpload(Upload):
 
     async def send(self, number: int, body: bytes) -> None:
         """Send one part."""
-        self.note_part(number, await self._client.upload_part(**self.part(number, body)))
+        self.note_part(number, await self._client.upload_part(**self.part(number, _Shared(body))))
 
     async def complete(self) -> Any:
         """Complete the upload; all parts must have arrived."""
@@ -47,3 +48,10 @@ class AsyncUpload(Upload):
             await asyncio.wait_for(self._client.abort_multipart_upload(**self.removal()), ABORT_SECONDS_MAX)
         except (BotoCoreError, ClientError, OSError, asyncio.TimeoutError) as trouble:  # noqa: UP041 - Python 3.9
             self.say_left_behind(trouble)
+
+
+class _Shared(io.BytesIO):
+    """The caller's bytes. aiohttp asks for the buffer, to learn its length, and BytesIO has its own by a copy."""
+
+    def getbuffer(self) -> memoryview:
+        return memoryview(self.getvalue())

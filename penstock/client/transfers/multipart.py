@@ -9,7 +9,7 @@ from penstock.client.targets.advised import PART_COUNT_MAX, PART_SIZE_BYTES_MAX
 TYPE_CHECKING = False  # `typing` costs an application 8 ms to import
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
+    from typing import Any, BinaryIO
 
 ABORT_SECONDS_MAX = 10.0  # for requests in flight to end, and for the abort itself
 _PART_ARGUMENTS = frozenset(
@@ -59,7 +59,7 @@ class Upload:
         """Whether a multipart upload was begun whose id is known, so that it can be removed."""
         return "UploadId" in self._where
 
-    def whole(self, body: bytes) -> dict[str, Any]:
+    def whole(self, body: bytes | BinaryIO) -> dict[str, Any]:
         """Arguments of PutObject."""
         return {**self._where, "Body": body, **_without(self._given, _NOT_WHOLE_ARGUMENTS)}
 
@@ -71,7 +71,7 @@ class Upload:
         """Keep the upload id for the parts."""
         self._where["UploadId"] = answer["UploadId"]
 
-    def part(self, number: int, body: bytes) -> dict[str, Any]:
+    def part(self, number: int, body: bytes | BinaryIO) -> dict[str, Any]:
         """Arguments of UploadPart; the first number is 1."""
         return {
             **self._where,

@@ -212,7 +212,10 @@ def reasons(document: Mapping[str, Any], words: Words) -> list[str]:
     place = f"{advice['region']}, {advice['instance_type']}"
     before = [f"{advice['operation']} of {text('_bytes', advice['payload_size_bytes'])} ({place})"]
     before += _lines(f"Use {words.setting_in_full(advice['setting'], advice['payload_size_bytes'])}.", 2)
-    after = [] if fit is None else _lines(_learned_words(fit["parameters"], words), 1)
+    is_burstable = "is_burst" in advice.get("derived", ())
+    after = (
+        [] if fit is None else _lines(_learned_words(fit["parameters"], words, is_burstable=is_burstable), 1)
+    )
     after += _lines(f"In the report: #{_anchor(advice)}", 1)
     count = 0 if fit is None else fit["observation_count"]
     origin = f"From {counted(count, 'observation')}" if count else "From tables alone"
@@ -220,10 +223,17 @@ def reasons(document: Mapping[str, Any], words: Words) -> list[str]:
     return [*before, *_why(advice["explanation"], _LINE_COUNT_MAX - len(before) - len(after)), *after]
 
 
-def _learned_words(parameters: Mapping[str, Mapping[str, float]], words: Words) -> str:
-    """Which parameters of the place are known, and which are not: their numbers would be guesses."""
+def _learned_words(parameters: Mapping[str, Mapping[str, float]], words: Words, *, is_burstable: bool) -> str:
+    """Which parameters of the place are known, and which are not: their numbers would be guesses.
+
+    The ceiling that is fitted for a host that bursts is the one without credits.
+    """
     estimates = {name: Estimate(**parameters[name]) for name in words.learned if name in parameters}
-    known = [f"{label(name)} {text(name, e.expected)}" for name, e in estimates.items() if not e.is_guess]
+    known = [
+        f"{label(name)} {text(name, e.expected)}" + " sustained" * (is_burstable and name.startswith("host_"))
+        for name, e in estimates.items()
+        if not e.is_guess
+    ]
     unknown = [label(name) for name, e in estimates.items() if e.is_guess]
     said = [("Known", known), ("Not seen yet", unknown)]
     return " ".join(f"{word}: {', '.join(names)}." for word, names in said if names)

@@ -166,6 +166,10 @@ def test_what_nobody_saw_is_not_said_to_be_known() -> None:
     assert "Known: request 30 ms, connection 20 MB/s. Not seen yet: host." in lines
     parameters["host_bytes_per_second"]["high"] = 2e8
     assert "Known: request 30 ms, connection 20 MB/s, host 558 MB/s." in reasons(document, row.words)
+    advice["derived"] = {"is_burst": 1.0}  # which may be expected to be faster than what is known of the host
+    assert "Known: request 30 ms, connection 20 MB/s, host 558 MB/s sustained." in reasons(
+        document, row.words
+    )
 
 
 def test_an_explanation_that_is_cut_still_says_what_is_gained() -> None:

@@ -89,8 +89,18 @@ def _life_families(conductor: Conductor, report_counts: Mapping[str, int]) -> li
         _gauge(
             "penstock_build_info", "The version that runs.", ["version"], [([package.begun().version], 1)]
         ),
-        _counter("penstock_cycles", "Cycles done since the start.", [], [([], conductor.cycle_count)]),
-        _counter("penstock_reports", "Reports since the start.", ["outcome"], reports),
+        _counter(
+            "penstock_cycles",
+            "Cycles that the daemon did since it started.",
+            [],
+            [([], conductor.cycle_count)],
+        ),
+        _counter(
+            "penstock_reports",
+            "Reports of applications since the daemon started, by what became of them.",
+            ["outcome"],
+            reports,
+        ),
     ]
 
 
@@ -98,7 +108,12 @@ def _heard_families(audit: Audit) -> list[Metric]:
     """How much was heard of applications. Their names, which anybody can choose, are no labels."""
     heard = [([name.removesuffix("_count")], count) for name, count in audit.counts().items()]
     return [
-        _counter("penstock_datagrams", "What SDKs sent, since the start.", ["outcome"], heard),
+        _counter(
+            "penstock_datagrams",
+            "Datagrams of SDKs since the daemon started, by what became of them.",
+            ["outcome"],
+            heard,
+        ),
         _gauge(
             "penstock_clients",
             "Applications that were heard in the last minutes.",
@@ -133,7 +148,12 @@ def _advice_families(recommendations: Iterable[Recommendation[Any]], now: dateti
             expected,
         ),
         _gauge("penstock_gain_over_default", gain, _LABELS, gains),
-        _gauge("penstock_newest_observation_age_seconds", "How old the newest evidence is.", _LABELS, ages),
+        _gauge(
+            "penstock_newest_observation_age_seconds",
+            "Age of the newest measurement or report behind the advice.",
+            _LABELS,
+            ages,
+        ),
     ]
 
 
@@ -173,7 +193,10 @@ def _spend_families(spent: Cost, limit: Cost) -> list[Metric]:
 
 
 def _leftover_families(sweeper: Sweeper) -> list[Metric]:
-    age, text = sweeper.oldest_age_seconds or 0.0, "How old the oldest is; 0 without any."
+    age, text = (
+        sweeper.oldest_age_seconds or 0.0,
+        "Age of the oldest thing that probes left outside; 0 where there is none.",
+    )
     left = "Things that probes left outside and nobody uses."
     return [
         _gauge("penstock_leftovers", left, [], [([], sweeper.count)]),
@@ -222,7 +245,8 @@ def _usd_families(ledger: Ledger, now: datetime) -> list[Metric]:
     spent = [([name], ledger.spent(now, name).usd) for name in OPERATIONS]
     budget = [([name], ledger.own_limit(name).usd) for name in OPERATIONS]
     text = "What probes of an operation cost in the last 24 hours, at list price."
+    most = "What probes of an operation may cost in any 24 hours, at list price."
     return [
         _gauge("penstock_usd_spent_per_day", text, ["operation"], spent),
-        _gauge("penstock_usd_budget_per_day", "What they may cost in any 24 hours.", ["operation"], budget),
+        _gauge("penstock_usd_budget_per_day", most, ["operation"], budget),
     ]

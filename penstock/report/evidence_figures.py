@@ -356,7 +356,7 @@ def _spread_words(name: str, shown: Sequence[Spread]) -> str:
     for spread in shown[:2]:
         said = (
             f"{format_bytes(spread.payload_size_bytes)}: half within {quantity(name, spread.p50_seconds)}, 99 of 100 "
-            f"within {quantity(name, spread.p99_seconds)}, of {number(spread.count)} that were timed"
+            f"within {quantity(name, spread.p99_seconds)}, of {number(spread.count)} at all settings that were tried"
         )
         hedge = spread.best_hedge
         if hedge is not None:

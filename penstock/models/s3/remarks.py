@@ -21,8 +21,8 @@ def sentences(
     transfers: Transfers,
     doubled: Transfers,
     log_gains: Array,
-    thread_count_max: int | None,
     *,
+    why_not_more: str,
     is_by_host: bool,
 ) -> Iterator[str]:
     """Sentences about the first of the transfers; `doubled` has twice the threads, which may not be allowed.
@@ -32,13 +32,13 @@ def sentences(
     if np.mean(np.expm1(log_gains) < -_HURTS) >= SURE:
         yield f"More connections make it slower: twice as many {_percent(log_gains)}."
     else:
-        twice, as_many = f"Twice the connections: {_percent(log_gains)}", "as many on "
+        twice, alike = f"Twice the connections: {_percent(log_gains)}", "the same number on "
         if doubled.n[0] == transfers.n[0]:
-            twice, as_many = "More connections would have nothing to move, as each request has one", ""
-        elif thread_count_max is not None and doubled.n[0] > thread_count_max:
-            twice += f", but no more than {thread_count_max} are allowed"
+            twice, alike = "More connections would have nothing to move, as each request has one", ""
+        elif why_not_more:
+            twice += f", but {why_not_more}"
         faster = _percent(_log_gains_of_a_faster_path(posterior, transfers))
-        yield f"{twice}; {as_many}a host and path twice as fast: {faster}." if is_by_host else f"{twice}."
+        yield f"{twice}; {alike}a host and path twice as fast: {faster}." if is_by_host else f"{twice}."
     if seen := posterior.rising_connection_count:
         yield f"No ceiling was seen with up to {seen} connections."
     if not posterior.evidence.measurements().tells_weather:

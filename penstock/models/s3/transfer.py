@@ -414,8 +414,14 @@ class S3TransferModel(S3Choices[S3SettingT]):
         twice = self.setting(2 * setting.thread_count, setting.request_size_bytes)
         at, doubled = (self._transfers(context, [each], settled) for each in (setting, twice))
         log_gains = self.log_gains(fit, context, [twice], setting, demand)[:, 0]
-        most, is_by_host = demand.thread_count_max, passes_host(self.operation)
-        found = [*remarks.sentences(posterior, at, doubled, log_gains, most, is_by_host=is_by_host)]
+        why_not, is_by_host = "", passes_host(self.operation)
+        if demand.thread_count_max is not None and doubled.n[0] > demand.thread_count_max:
+            why_not = f"no more than {demand.thread_count_max} are allowed"
+        elif held_bytes(twice, context, demand) > (demand.memory_bytes_max or inf):
+            why_not = "that is more memory than is allowed"
+        found = [
+            *remarks.sentences(posterior, at, doubled, log_gains, why_not_more=why_not, is_by_host=is_by_host)
+        ]
         told = (remarks.of_two_states(posterior, at), remarks.of_late_requests(posterior, at))
         found += [each for each in told if each is not None]
         if (lasting := self._lasting_rate(fit, context, demand)) is not None:

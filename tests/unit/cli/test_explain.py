@@ -38,7 +38,7 @@ a all alone and any anything applications are as asked at be beside best better 
 bring but by cannot carries carry case connection connections delete differ docs does each every
 expected expects explained falls fast fewest for from full gb glossary group has have here host host's
 hour how in instead interval is it itself kb kept known learned least less limits many mb md mean measured
-memory message messages met more ms much near network no none not nothing now of on one only other
+memory message messages met more ms much near network no none not nothing now number of on one only other
 others out path pay peak per place quickest reach reached reaches receive reported reports request
 requests s same second send setting settings short shortest size so such take than that the there they
 this throughput time times to told twice under unlike up use used was way well what which while with

@@ -119,7 +119,9 @@ def test_what_would_help_is_said() -> None:
     assert "No ceiling was seen with up to 4 connections." in rising
     assert float(rising.split("Twice the connections: ")[1].split(" %")[0]) > 70
     assert "No ceiling" not in flat
-    assert "%; as many on a host and path" in flat  # which gains little at the knee, where both hold it back
+    assert (
+        "%; the same number on a host and path" in flat
+    )  # which gains little at the knee, where both hold it back
     assert float(flat.split("a host and path twice as fast: ")[1].split(" %")[0]) > 50
 
 
@@ -135,11 +137,17 @@ def test_what_more_would_bring_is_what_is_expected_elsewhere() -> None:
 def test_a_limit_of_connections_is_named_beside_what_more_would_bring() -> None:
     """Else the reader wonders why what brings so much is not advised."""
     few = fitted(FAST, noted(FAST, [2, 4, 3, 4], {}))
-    limited, free = (
-        " ".join(MODEL.remarks(few, FAST.context, a_setting(4), Demand(thread_count_max=most)))
-        for most in (4, 8)
+    held = 4 * a_setting(4).part_size_bytes
+    limited, full, free = (
+        " ".join(MODEL.remarks(few, FAST.context, a_setting(4), demand))
+        for demand in (
+            Demand(thread_count_max=4),
+            Demand(memory_bytes_max=held),
+            Demand(thread_count_max=8, memory_bytes_max=2 * held),
+        )
     )
     assert re.search(r"Twice the connections: \+\d+ %, but no more than 4 are allowed; ", limited)
+    assert re.search(r"Twice the connections: \+\d+ %, but that is more memory than is allowed; ", full)
     assert "allowed" not in free
 
 

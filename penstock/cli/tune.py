@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 _CLIENTS = ("boto3", "s5cmd", "rclone", "aws")
 _PROBE_COUNT = 12
 _REGIMES = {
-    "burst": "That is while the host bursts; --regime sustained advises for when its credits are spent.",
-    "sustained": "That is for what the host sustains; --regime burst advises for while it bursts.",
+    "burst": "This advice is for while the host bursts; --regime sustained advises for when its credits are spent.",
+    "sustained": "This advice is for what the host sustains; --regime burst advises for while it bursts.",
 }
 
 

@@ -313,7 +313,7 @@ def default_advice(operation: str, payload_size_bytes: int, reason: str) -> Advi
             "setting": known["setting"],
             "derived": known["derived"],
             "basis": "default",
-            "explanation": f"what the SDK does by itself, because there is no advice: {reason}",
+            "explanation": f"the SDK's default, because there is no advice: {reason}",
         }
     )
 

@@ -337,7 +337,7 @@ def _telling_of_neighbours(answer: Recommendation[Any], asked: Demand) -> Recomm
     """The answer with the demand as it was asked, and a sentence where other leases changed its regime."""
     if answer.demand == asked:
         return answer
-    why = "This is what the host sustains: others under lease need its burst credits as well."
+    why = "This advice is for what the host sustains: other lease holders need its burst credits as well."
     return dataclasses.replace(answer, demand=asked, explanation=f"{answer.explanation} {why}")
 
 

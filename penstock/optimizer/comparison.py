@@ -53,7 +53,7 @@ def comparison_words(
     """A sentence that compares a setting with the SDK's default; `why_less` explains why it does less, if it does."""
     default, ratio = model.default_setting(context), over_default.expected
     if setting == model.advisable_default(fit, context, demand):
-        words = "This is what boto3 does by itself"
+        words = "This is boto3's default"
     elif abs(ratio - 1.0) <= _ALIKE_WITHIN:
         words = "As fast as boto3's default to within 2 %"
     else:
@@ -65,7 +65,7 @@ def comparison_words(
         differs.append(f"{counted(round(here), 'connection')} instead of {round(there)}")
     bounded = [name for name, value in setting_values(setting).items() if value > 0 == getattr(default, name)]
     if bounded and ratio <= 1.0 + _ALIKE_WITHIN:
-        differs.append("limits to what is under way, of which that has none")
+        differs.append("limits on what is in flight, where boto3 sets none")
     if differs:
         words += f", with {' and '.join(differs)}"
     if why_less and ratio < 1.0 - _ALIKE_WITHIN:

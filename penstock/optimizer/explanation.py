@@ -13,11 +13,11 @@ from penstock.vocabulary import Basis, Demand, Estimate, Prediction
 
 UNDARED = "are not advised before probes have tried more"
 _LIMITS = LIMITS | {
-    "host-ceiling": "a ceiling on the path is reached: the host's network, the way, or the service",
-    "message-groups": "each message group has one receiver at a time, and there are few",
-    "disk": "the disk takes no more",
-    "demand": "this carries what was asked for",
-    "unsure": "what limits it cannot be told from what was measured",
+    "host-ceiling": "a ceiling is reached: the host's network, the path or the service",
+    "message-groups": "there are few message groups, and each has only one receiver at a time",
+    "disk": "the disk cannot take more",
+    "demand": "this carries the rate that was asked for",
+    "unsure": "the measurements do not show what limits it",
 }
 _DEMAND_SHARE = 0.98  # of the demanded rate; less falls short of it
 
@@ -27,22 +27,22 @@ def expectation(metric: str, prediction: Prediction, aim: str, basis: Basis, lim
     expected = prediction.get(metric)
     reached = f"Expects {_range(metric, expected)}" if expected is not None else "Follows the model"
     rest = {
-        Basis.PRIOR: "from tables and neighbours, nothing was measured here",
+        Basis.PRIOR: "estimated from tables and neighbours, not measured here",
         Basis.REPORTED: "reported by applications, not measured here",
-        Basis.MODEL: "from what was measured at other settings here",
-        Basis.MEASURED: "measured at this setting or within a tenth of it",
+        Basis.MODEL: "estimated from other settings measured here",
+        Basis.MEASURED: "measured at this setting or within 10 % of it",
         Basis.DEFAULT: "by default",
     }[basis]
-    return f"{reached} with the {aim}, {rest}; {limit}."
+    return f"{reached} with {aim}, {rest}; {limit}."
 
 
 def aim_words(demand: Demand) -> str:
     """What the setting is chosen for, as a phrase."""
     return {
-        "throughput": "connections that pay off",
-        "peak": "connections that peak throughput takes",
-        "latency": "setting that is quickest for one",
-        "frugal": "least memory, connections and requests that reach 80 % of the best",
+        "throughput": "only as many connections as are worth it",
+        "peak": "enough connections for the best throughput",
+        "latency": "the least latency",
+        "frugal": "the least memory, connections and requests that still reach 80 % of the best",
     }[demand.objective.value]
 
 
@@ -55,7 +55,7 @@ def limit_words(model: PerformanceModel[Any], prediction: Prediction, demand: De
     if falls_short(model, prediction, demand):
         short = f"this falls short of the {quantity(model.value_metric, asked)} that were asked for"
         return short if bottleneck == "demand" else f"{limit}, and {short}"
-    return "this carries what was asked for to within 2 %" if bottleneck == "demand" else limit
+    return "this carries the rate that was asked for to within 2 %" if bottleneck == "demand" else limit
 
 
 def falls_short(model: PerformanceModel[Any], prediction: Prediction, demand: Demand) -> bool:
@@ -70,14 +70,14 @@ def suspicion_words(fit: Fit) -> Iterator[str]:
     if not suspicion.is_raised:
         return
     if suspicion.subject:
-        share = f"{100 * suspicion.subject_ratio:.0f} % of the time that was expected"
+        share = f"{100 * suspicion.subject_ratio:.0f} % of the expected time"
         found = f"In the newest measurement {suspicion.subject} took {share}"
     else:
-        found = (
-            f"The newest measurement reached {100 * suspicion.value_ratio:.0f} % of what was expected of it"
-        )
-    before = "" if suspicion.is_surprised else "Several measurements in a row lie to one side. "
-    yield f"Changed? {before}{found}; this advice waits for the next."
+        found = f"The newest measurement reached {100 * suspicion.value_ratio:.0f} % of what was expected"
+    before = (
+        "" if suspicion.is_surprised else "Several measurements in a row were off in the same direction. "
+    )
+    yield f"This place may have changed. {before}{found}; the advice stays as it is until the next."
 
 
 def undared_words(candidates: list[Any], near: list[Any], setting: Any) -> Iterator[str]:

@@ -61,7 +61,7 @@ def recommend(
             narrowed,
             setting,
             aim=explanation.aim_words(demand),
-            why_less="that is what the aim allows" if is_frugal else "the limits that are set allow no more",
+            why_less="the objective allows that" if is_frugal else "the limits that are set allow no more",
             remarks=tuple(explanation.undared_words(candidates, near, setting)),
             now=now,
             expires_at=expires_at,
@@ -180,7 +180,7 @@ def _default(
 ) -> Recommendation[Any]:
     setting = choice.default_setting(model, context, demand)
     is_sdks = setting == model.default_setting(context)
-    origin = "what the SDK does by itself" if is_sdks else "as near to what the SDK does as the limits allow"
+    origin = "the SDK's default" if is_sdks else "as close to the SDK's default as the limits allow"
     return Recommendation(
         context=context,
         setting=setting,
@@ -189,7 +189,7 @@ def _default(
         demand=demand,
         basis=Basis.DEFAULT,
         bottleneck="unknown",
-        explanation=f"Nothing is known about this place yet: this is {origin}.",
+        explanation=f"Nothing is known about this place yet, so this is {origin}.",
         observation_count=0,
         newest_observation_at=None,
         issued_at=now,

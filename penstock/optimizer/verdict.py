@@ -13,7 +13,7 @@ from penstock.units import ends, format_seconds, number
 from penstock.vocabulary import Basis, Estimate
 
 LIMITS = {
-    "connections": "what one connection carries is the limit",
+    "connections": "the throughput of one connection is the limit",
     "host-ceiling": "a ceiling on the path is the limit",
     "request-rate": "the service's request rate is the limit",
     "client-cpu": "the client's processor is the limit",
@@ -24,16 +24,16 @@ LIMITS = {
     "demand": "it carries what was asked for",
 }
 HELP: Mapping[str, str] = {
-    "connections": "more connections, or a shorter way",
-    "host-ceiling": "a host with a faster network, where that is the ceiling",
+    "connections": "more connections, or a shorter network path",
+    "host-ceiling": "a host with a faster network, if that is the ceiling",
     "client-cpu": "more processes, or a faster processor",
     "message-groups": "more message groups",
-    "work": "shorter work on a message, or more receivers",
+    "work": "less work per message, or more receivers",
     "memory": "more memory for buffers",
     "disk": "a faster disk",
 }
 """What would help beyond the advice, by bottleneck; for the request rate, the operation's own words say it."""
-CHANGE_SUSPECTED = "changed? the next measurement tells"
+CHANGE_SUSPECTED = "may have changed, which the next measurement will show"
 ALIKE_WITHIN = 0.02  # ratios this close to 1 do not count as a gain
 
 
@@ -56,7 +56,7 @@ class Verdict:
 def sentence(verdict: Verdict) -> str:
     """Such as ``Set 29 x 8.8 MiB: 2.3 times boto3's defaults (2.1 to 2.5); a ceiling on the path is the limit.``."""
     if verdict.basis == Basis.DEFAULT:
-        known = "Nothing is known yet: what boto3 does by itself serves until something is measured"
+        known = "Nothing is known yet: boto3's defaults are advised until something is measured"
         return "; ".join([known, *verdict.notes]) + "."
     clauses = [_worth(verdict)]
     if verdict.bottleneck in LIMITS:

@@ -97,9 +97,7 @@ loop.run_until_complete(c.use_in_a_loop())
 loop.close()
 print(advise("s3_upload", c.SIZE).basis, advise("s3_upload", c.SIZE, objective="frugal").explanation)
 """
-    assert run(program).startswith(
-        "measured what the SDK does by itself, because there is no advice: no daemon"
-    )
+    assert run(program).startswith("measured the SDK's default, because there is no advice: no daemon")
 
 
 @pytest.mark.parametrize("is_warm", [False, True])

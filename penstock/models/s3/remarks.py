@@ -30,49 +30,52 @@ def sentences(
     `log_gains` (draws,) are those of doubling. A faster host is mentioned only if the bytes pass the host.
     """
     if np.mean(np.expm1(log_gains) < -_HURTS) >= SURE:
-        yield f"More connections make it slower: twice as many {_percent(log_gains)}."
+        yield f"More connections make it slower: twice as many would bring {_percent(log_gains)}."
     else:
-        twice, alike = f"Twice the connections: {_percent(log_gains)}", "the same number on "
+        twice, alike = f"Twice the connections would bring {_percent(log_gains)}", "the same number on "
         if doubled.n[0] == transfers.n[0]:
-            twice, alike = "More connections would have nothing to move, as each request has one", ""
+            twice, alike = "More connections would not help, as each request already has one", ""
         elif why_not_more:
             twice += f", but {why_not_more}"
-        faster = _percent(_log_gains_of_a_faster_path(posterior, transfers))
-        yield f"{twice}; {alike}a host and path twice as fast: {faster}." if is_by_host else f"{twice}."
+        faster = f"{alike}a host and path twice as fast would bring "
+        faster += _percent(_log_gains_of_a_faster_path(posterior, transfers))
+        yield f"{twice}; {faster}." if is_by_host else f"{twice}."
     if seen := posterior.rising_connection_count:
         yield f"No ceiling was seen with up to {seen} connections."
     if not posterior.evidence.measurements().tells_weather:
-        yield "The interval is for this hour: how much hours differ was not measured."
+        yield "The interval holds for this hour: how much other hours differ was not measured."
 
 
 def of_regime(limits: Ceiling, moved_bytes: int | None, left_bytes: float, *, is_burst: bool) -> str:
     """A sentence on which ceiling of a burstable host the advice is for, and why."""
-    left = f"of {format_bytes(left_bytes)} of the host's burst credits that were left"
+    left = format_bytes(left_bytes)
     if moved_bytes is None:
-        return f"This is what the host sustains: work without an end outlasts all {left}."
+        return f"This advice is for what the host sustains: endless work outlasts the {left} of burst credits left."
     if not left_bytes:
-        return (
-            "This is what the host sustains: its burst credits are spent, by probes or by what others sent."
-        )
+        return "This advice is for what the host sustains: its burst credits are spent, by probes or by other traffic."
     spent = format_bytes(limits.burst_credits_spent(moved_bytes))
     if is_burst:
-        return f"This is while the host bursts: the transfer takes at most {spent} {left}."
-    return f"This is what the host sustains: the transfer could take {spent} {left}."
+        taken = f"the transfer takes at most {spent} of {left} in burst credits"
+        return f"This advice is for while the host bursts: {taken}."
+    return (
+        f"This advice is for what the host sustains: the transfer could take {spent} of burst credits, "
+        f"and the host had {left} left."
+    )
 
 
 def of_patience(borne_bytes: float, lasting_rate: float) -> str:
     """A sentence on what happens to long transfers."""
     return (
-        f"The store refused transfers of more than about {format_bytes(borne_bytes)} in their course, as applications "
-        f"reported: keep this one to {format_rate(lasting_rate)}."
+        "Applications reported that the store began to refuse transfers after about "
+        f"{format_bytes(borne_bytes)}: limit this one to {format_rate(lasting_rate)}."
     )
 
 
 def of_second_readings(cold_seconds: float, warm_seconds: float) -> str:
     """A sentence on a store that caches what was read recently, which makes first reads slower."""
     return (
-        f"What had been read before began after {format_seconds(warm_seconds)}, and what had not after "
-        f"{format_seconds(cold_seconds)}: who reads each byte once is slower than who reads it again."
+        f"Data that had been read before began to arrive after {format_seconds(warm_seconds)}, other data "
+        f"after {format_seconds(cold_seconds)}: reading each byte once is slower than reading it again."
     )
 
 
@@ -87,7 +90,7 @@ def of_late_requests(posterior: Posterior, transfers: Transfers) -> str | None:
         return None
     return (
         f"One request in {number(1.0 / late.fraction)} is late by about {format_seconds(late.seconds)}, which makes "
-        f"such a transfer {100 * delay_fraction:.0f} % longer on average: fewer, larger requests meet one less often."
+        f"such a transfer {100 * delay_fraction:.0f} % longer on average; fewer, larger requests are hit less often."
     )
 
 
@@ -119,8 +122,8 @@ def of_two_states(posterior: Posterior, transfers: Transfers) -> str | None:
     usual = posterior.log_throughput(transfers)[:, 0].mean()
     fast, slow = (format_rate(float(np.exp(usual + each.mean()))) for each in (high, low))
     return (
-        f"The path has two states: {len(high)} of {len(off)} measurements speak for about {fast}, the others for "
-        f"{slow}; nothing tells which comes next, so the interval holds both."
+        f"The path has two states: {len(high)} of {len(off)} measurements point to about {fast}, the "
+        f"others to {slow}. Which comes next cannot be predicted, so the interval covers both."
     )
 
 

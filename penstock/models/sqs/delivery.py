@@ -382,7 +382,7 @@ class SqsDeliveryModel:
         tried = learning.sender_count_tried(fit)
         if fit.observation_count and setting.sender_thread_count > tried:
             were = f"{counted(tried, 'sender')} {'was' if tried == 1 else 'were'}"
-            found.append(f"No more than {were} tried: beyond that this rests on the physics alone.")
+            found.append(f"No more than {were} tried: beyond that, the advice rests on the model alone.")
         return tuple(found)
 
     def regime(self, fit: Fit, context: Context, demand: Demand, *, beside_bytes: int = 0) -> Regime:

@@ -180,7 +180,7 @@ async def test_neighbours_under_lease_draw_on_the_same_credits(house: House) -> 
     answer = advisory.recommend(asked)
     assert answer.derived["is_burst"] == 0.0
     assert answer.demand == asked.demand
-    assert "others under lease need its burst credits" in answer.explanation
+    assert "other lease holders need its burst credits" in answer.explanation
     book.release(held)
     own = book.grant(Claim(question=asked), appetite, process_id=1, uid=0, now=NOON)
     assert advisory.recommend(own.claim.question).derived["is_burst"] == 1.0

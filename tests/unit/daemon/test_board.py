@@ -310,7 +310,7 @@ def test_what_keeps_the_memory_is_not_said_to_break_it(operation: str, size: int
 def test_the_least_without_a_fit_says_when_it_holds_more_than_was_allowed() -> None:
     """One part of 5 MiB: less cannot be held, and nothing is known here."""
     advice = a_board().recommend(CONTEXT, Demand(memory_bytes_max=MiB), NOON)
-    assert "as near to what the SDK does as the limits allow" in advice.explanation
+    assert "as close to the SDK's default as the limits allow" in advice.explanation
     assert "It holds 5 MiB (5,242,880 bytes) for buffers, and 1 MiB are allowed." in advice.explanation
     assert advice.derived == {}
 

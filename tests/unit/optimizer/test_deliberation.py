@@ -115,7 +115,7 @@ def test_reports_of_late_refusals_hold_long_transfers_back_and_no_others() -> No
     assert now_long.setting.thread_count < 0.5 * was_long.setting.thread_count
     assert now_long.derived["rate_limit_bytes_per_second"] == pytest.approx(180e6, rel=0.05)
     assert now_long.bottleneck == "request-rate"
-    assert "The store refused transfers of more than about " in now_long.explanation
+    assert "the store began to refuse transfers after about " in now_long.explanation
 
 
 def test_one_measurement_far_off_sends_a_probe_to_the_incumbent() -> None:

@@ -25,7 +25,8 @@ WHOLE = Verdict(
 def test_it_says_all_that_is_known() -> None:
     """What to set, what it brings, what limits, what changed, what it cost: nothing else."""
     assert sentence(WHOLE) == (
-        "Set 29 threads x 8.8 MiB: 2.31 times boto3's defaults (2.1 to 2.5), 7.04 times s5cmd's; a ceiling on the path "
+        "Set 29 threads x 8.8 MiB: 2.31 times boto3's defaults (2.1 to 2.5), 7.04 times s5cmd's; a ceiling "
+        "on the path "
         "is the limit; changed on 1 March, -43 %; cost $0.07 in 7 d."
     )
 
@@ -39,7 +40,7 @@ def test_what_limits_is_told_by_its_name_where_a_column_says_that_it_limits(name
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"bottleneck": "connections"}, "; what one connection carries is the limit; "),
+        ({"bottleneck": "connections"}, "; the throughput of one connection is the limit; "),
         ({"gains": {"boto3": Estimate(0.98, 1.01, 1.03)}}, "as fast as boto3's defaults (0.98 to 1.03); "),
         (
             {"gains": {"boto3": Estimate(58.91, 58.92, 58.93)}},
@@ -62,7 +63,7 @@ def test_what_limits_is_told_by_its_name_where_a_column_says_that_it_limits(name
         ({"usd": 0.0}, "cost nothing in 7 d."),
         ({"usd": 0.001}, "cost less than a cent in 7 d."),
         ({"usd": 0.0066}, "cost less than a cent in 7 d."),
-        ({"notes": (CHANGE_SUSPECTED,)}, "; changed? the next measurement tells; "),
+        ({"notes": (CHANGE_SUSPECTED,)}, "; may have changed, which the next measurement will show; "),
         ({"expired_at": NOON}, "; out of date since 1 March."),
     ],
 )

@@ -172,7 +172,7 @@ def test_it_is_said_where_second_readings_are_answered_sooner(
         for i, (seconds, fraction) in enumerate([(0.03, 0.0)] * 3 + [(warm_seconds, again)] * 3)
     ]
     said = " ".join(MODEL.remarks(fitted(probes), a_context(), a_setting(16, 4), Demand()))
-    assert ("had been read before began after 10 ms, and what had not after 30 ms" in said) is is_said
+    assert ("had been read before began to arrive after 10 ms, other data after 30 ms" in said) is is_said
 
 
 def test_a_request_is_asked_again_after_the_tail_that_was_measured() -> None:
@@ -232,7 +232,7 @@ def test_the_disk_is_named_where_it_is_the_limit() -> None:
     fit = fitted([*history(NEAR, 6), *reports_into_a_file(150e6)])
     file, memory = (advice(fit, demand=Demand(sink=sink)) for sink in (Sink.FILE, Sink.MEMORY))
     assert file.bottleneck == "disk"
-    assert "the disk takes no more" in file.explanation
+    assert "the disk cannot take more" in file.explanation
     assert file.prediction["throughput_bytes_per_second"].high == pytest.approx(150e6)
     assert file.setting.thread_count < memory.setting.thread_count
     assert memory.prediction["throughput_bytes_per_second"].expected > 1e9

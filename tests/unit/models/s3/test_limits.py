@@ -117,12 +117,11 @@ def test_what_would_help_is_said() -> None:
     rising = " ".join(MODEL.remarks(few, FAST.context, a_setting(4), Demand()))
     flat = " ".join(MODEL.remarks(many, SLOW.context, a_setting(48), Demand()))
     assert "No ceiling was seen with up to 4 connections." in rising
-    assert float(rising.split("Twice the connections: ")[1].split(" %")[0]) > 70
+    assert float(rising.split("Twice the connections would bring ")[1].split(" %")[0]) > 70
     assert "No ceiling" not in flat
-    assert (
-        "%; the same number on a host and path" in flat
-    )  # which gains little at the knee, where both hold it back
-    assert float(flat.split("a host and path twice as fast: ")[1].split(" %")[0]) > 50
+    # The same number gains little at the knee, where both hold it back.
+    assert "%; the same number on a host and path" in flat
+    assert float(flat.split("a host and path twice as fast would bring ")[1].split(" %")[0]) > 50
 
 
 def test_what_more_would_bring_is_what_is_expected_elsewhere() -> None:
@@ -131,7 +130,7 @@ def test_what_more_would_bring_is_what_is_expected_elsewhere() -> None:
     at, twice = a_setting(32), a_setting(64)
     words = " ".join(MODEL.remarks(few, FAST.context, at, Demand()))
     over = gain(MODEL, few, FAST.context, Demand(), setting=twice, reference=at).expected
-    assert f"Twice the connections: {100 * (over - 1):+.0f} %" in words
+    assert f"Twice the connections would bring {100 * (over - 1):+.0f} %" in words
 
 
 def test_a_limit_of_connections_is_named_beside_what_more_would_bring() -> None:
@@ -146,8 +145,10 @@ def test_a_limit_of_connections_is_named_beside_what_more_would_bring() -> None:
             Demand(thread_count_max=8, memory_bytes_max=2 * held),
         )
     )
-    assert re.search(r"Twice the connections: \+\d+ %, but no more than 4 are allowed; ", limited)
-    assert re.search(r"Twice the connections: \+\d+ %, but that is more memory than is allowed; ", full)
+    assert re.search(r"Twice the connections would bring \+\d+ %, but no more than 4 are allowed; ", limited)
+    assert re.search(
+        r"Twice the connections would bring \+\d+ %, but that is more memory than is allowed; ", full
+    )
     assert "allowed" not in free
 
 
@@ -155,7 +156,9 @@ def test_more_connections_than_requests_are_named_as_such() -> None:
     """Where each request has a connection, "twice the connections: +0 %" would contradict that they are the limit."""
     fit = fitted(FAST, noted(FAST, [2, 4, 3, 4], {}))
     whole = replace(FAST.context, payload_size_bytes=4 * a_setting(4).part_size_bytes)
-    assert "each request has one; a host" in " ".join(MODEL.remarks(fit, whole, a_setting(4), Demand()))
+    assert "each request already has one; a host" in " ".join(
+        MODEL.remarks(fit, whole, a_setting(4), Demand())
+    )
 
 
 def test_that_more_connections_hurt_is_said() -> None:
@@ -211,7 +214,7 @@ def test_a_path_with_two_states_is_told_by_what_each_gives() -> None:
     assert not any("two states" in words for words in said)
     words = " ".join(MODEL.remarks(fitted(SLOW, shared), SLOW.context, a_setting(24), Demand()))
     found = re.search(
-        r"two states: [56] of 12 measurements speak for about (\d+) MB/s, the others for (\d+) MB/s", words
+        r"two states: [56] of 12 measurements point to about (\d+) MB/s, the others to (\d+) MB/s", words
     )
     assert found, words
     fast, slow = map(float, found.groups())

@@ -514,9 +514,9 @@ def test_who_does_not_say_gets_the_burst_where_it_ends_well_before_the_credits()
     assert MODEL.regime(fit, short, auto, beside_bytes=1024 * GiB) is Regime.SUSTAINED
     assert MODEL.regime(fit, short, Demand(regime=Regime.SUSTAINED)) is Regime.SUSTAINED
     for context, regime, words in (
-        (short, Regime.BURST, "This is while the host bursts: the transfer takes at most "),
-        (long, Regime.SUSTAINED, "This is what the host sustains: the transfer could take "),
-        (small, Regime.SUSTAINED, "This is what the host sustains: work without an end "),
+        (short, Regime.BURST, "This advice is for while the host bursts: the transfer takes at most "),
+        (long, Regime.SUSTAINED, "This advice is for what the host sustains: the transfer could take "),
+        (small, Regime.SUSTAINED, "This advice is for what the host sustains: endless work outlasts the "),
     ):
         made, said = (recommended(MODEL, fit, context, demand) for demand in (auto, Demand(regime=regime)))
         assert made.setting == said.setting

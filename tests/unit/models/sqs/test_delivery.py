@@ -448,8 +448,8 @@ def test_advice_that_gains_nothing_over_the_default_says_what_it_has_beside_it()
     advice = recommended(MODEL, a_fit(), CONTEXT, demand)
     assert advice.gain_over_default == Estimate(1.0, 1.0, 1.0)
     assert advice.explanation.endswith(
-        " As fast as boto3's default to within 2 %, with 4 connections instead of 3 and limits to what is under way, "
-        "of which that has none."
+        " As fast as boto3's default to within 2 %, with 4 connections instead of 3 and limits on what is "
+        "in flight, where boto3 sets none."
     )
 
 

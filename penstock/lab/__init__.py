@@ -1,1 +1,1 @@
-"""A world of known truth: physics of links, S3 and SQS, in virtual time and behind real sockets."""
+"""Worlds of known truth: the physics of links, S3 and SQS, in virtual time and behind real sockets."""

@@ -1,15 +1,15 @@
-"""Knows how many requests a second a service takes before it asks for less."""
+"""Knows how a service limits the rate of requests: a token bucket."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 
-_BURST_SECONDS = 0.25  # how much of a second's requests may come at once
+_BURST_SECONDS = 0.25  # the size of the bucket, in seconds of the rate
 
 
 class RequestAllowance:
-    """So many requests a second, and a little more at once; None is no limit. Time is the running loop's."""
+    """A limit on requests per second, with a small burst; None is no limit. Time is that of the running loop."""
 
     def __init__(self, rate_per_second: float | None) -> None:
         self._rate_per_second = rate_per_second
@@ -18,7 +18,7 @@ class RequestAllowance:
         self._at = -math.inf
 
     def take(self) -> bool:
-        """Whether one more request is allowed now; if so, it is counted."""
+        """Whether another request is allowed now; if so, it is counted."""
         if self._rate_per_second is None:
             return True
         now = asyncio.get_running_loop().time()

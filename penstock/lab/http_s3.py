@@ -1,8 +1,8 @@
-"""Knows how S3 speaks HTTP: the lab's S3 for unmodified clients, path style, signatures not checked.
+"""Knows how S3 speaks HTTP: serves the lab's S3 to unmodified clients, path style, without checking signatures.
 
-Bodies cross the link as they are read from the socket, at most one chunk ahead, so that TCP makes the client feel
-the link's rate. Bodies may be plain or aws-chunked, with checksums in headers or trailers; CRC-32 is verified, the
-others are taken on trust, and all are given back as S3 does.
+Bodies cross the link as they are read from the socket, at most one chunk ahead, so that TCP slows the client to the
+link's rate. Bodies may be plain or aws-chunked, with checksums in headers or trailers. CRC-32 is verified, other
+checksums are not; all are returned as S3 does.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from penstock.units import KiB, MiB
 _NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
 _KEPT_BODY_BYTES_MAX = 1 * MiB
 _WRITE_CHUNK_BYTES = 256 * KiB
-_DOCUMENT_BYTES_MAX = 4 * MiB  # of a request's XML: ten thousand parts fit
+_DOCUMENT_BYTES_MAX = 4 * MiB  # of a request's XML, enough for ten thousand parts
 _CHECKSUM = "x-amz-checksum-"
 _RANGE = re.compile(r"bytes=([0-9]*)-([0-9]*)")
 _HEXADECIMAL = re.compile(rb"[0-9A-Fa-f]+")
-# Without a value these ask for what an object or a bucket has beside its content; nothing of that is kept here.
+# Subresources that are served. Other parameters without a value ask for one that is not, such as tagging or an ACL.
 _SERVED = frozenset({"uploads", "delete", "location", "versioning"})
 _LISTING = frozenset({"prefix", "delimiter", "encoding-type", "fetch-owner"}) | frozenset(
     {"marker", "start-after", "continuation-token", "key-marker", "upload-id-marker"}
@@ -45,17 +45,17 @@ _NOT_CHECKSUMS = frozenset({"x-amz-checksum-algorithm", "x-amz-checksum-type", "
 
 
 def s3_application(service: S3Service) -> web.Application:
-    """Make the web application that serves this S3."""
+    """The web application that serves this S3."""
     return one_way(_Face(service).answer, service)
 
 
 def one_way(answer: Handler, path: S3Service) -> web.Application:
-    """Make an application in which everything goes the same way; to ask for a body costs one more round trip."""
+    """A web application that passes all requests to `answer`; `Expect: 100-continue` costs another round trip."""
 
     async def say_continue(request: web.Request) -> None:
         if request.version == HttpVersion11 and request.headers.get("Expect", "").lower() == "100-continue":
             await asyncio.sleep(path.truth.round_trip_seconds)
-            if request.transport is not None:  # it left meanwhile
+            if request.transport is not None:  # the client is still connected
                 request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     application = web.Application()
@@ -65,7 +65,7 @@ def one_way(answer: Handler, path: S3Service) -> web.Application:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """One request, with what its address says."""
+    """One request, with the bucket and key of its URL."""
 
     request: web.Request
     bucket: str
@@ -239,7 +239,7 @@ class _Face:
         return response
 
     def _check_write(self, call: _Call) -> None:
-        """Raises S3Error where what is there is not what the writer names."""
+        """Check the conditions of a write (If-Match, If-None-Match). Raises S3Error."""
         tag, none = call.headers.get("If-Match"), call.headers.get("If-None-Match")
         if none is not None and self._shelf.holds(call.bucket, call.key):
             raise _unmet("If-None-Match")
@@ -301,7 +301,7 @@ class _Face:
         raise S3Error("NotImplemented", f"{call.request.method} {call.request.path_qs} is not served here")
 
     async def _receive(self, call: _Call) -> Body:
-        """Take in a body at the link's rate, check it, and wait as long as S3 takes to answer."""
+        """Receive a body at the link's rate, verify it, and wait as long as S3 takes to answer. Raises S3Error."""
         await self._service.admit(call.bucket)
         self._shelf.check_bucket(call.bucket)
         intake = _Intake(is_chunked=_is_aws_chunked(call.headers))
@@ -319,14 +319,14 @@ class _Face:
 
 @dataclass(slots=True)
 class _Intake:
-    """What has come in of a body, with the framing of aws-chunked taken off."""
+    """The part of a body received so far, without the framing of aws-chunked."""
 
     is_chunked: bool
     size_bytes: int = 0
     crc32: int = 0
-    content: bytearray = field(default_factory=bytearray)  # no more than is kept
-    _rest: bytes = b""  # framing that is not complete yet
-    _missing_bytes: int = 0  # of the present chunk
+    content: bytearray = field(default_factory=bytearray)  # the first bytes, as far as they may be kept
+    _rest: bytes = b""  # incomplete framing
+    _missing_bytes: int = 0  # of the current chunk
     _is_last: bool = False
 
     def feed(self, raw: bytes) -> None:
@@ -347,13 +347,13 @@ class _Intake:
                 break
             size_text = view[at:line_end].partition(b";")[0]
             at = line_end + 2
-            if size_text:  # an empty line ends the chunk before
+            if size_text:  # an empty line ends the previous chunk
                 self._missing_bytes = _chunk_size(size_text)
                 self._is_last = self._missing_bytes == 0
         self._rest = view[at:]
 
     def finish(self) -> dict[str, str]:
-        """Return the trailers; raises S3Error when the body is cut short."""
+        """The trailers, by lower-case name. Raises S3Error if the body is incomplete."""
         if self.is_chunked and not self._is_last:
             raise S3Error("IncompleteBody", "the body ended before its last chunk")
         lines = self._rest.decode("latin-1").split("\r\n")
@@ -364,7 +364,7 @@ class _Intake:
         }
 
     def verify(self, checksums: Mapping[str, str], headers: Mapping[str, str]) -> None:
-        """Compare what was promised with what came; raises S3Error."""
+        """Compare the stated length and CRC-32 with the received body. Raises S3Error."""
         promised = headers.get("x-amz-decoded-content-length") if self.is_chunked else None
         if promised is not None and _number(promised, "x-amz-decoded-content-length") != self.size_bytes:
             raise S3Error("IncompleteBody", f"{promised} bytes were promised, {self.size_bytes} came")
@@ -386,7 +386,7 @@ def _chunk_size(text: bytes) -> int:
 
 
 async def carried(link: Link, content: aiohttp.StreamReader) -> AsyncGenerator[bytes, None]:
-    """The body as it comes off the link; one piece more is under way, so that the stream never runs dry."""
+    """The body in pieces as they cross the link; one more piece is always queued, so that the stream never idles."""
     stream = Stream(link)
     under_way: tuple[asyncio.Future[None], bytes] | None = None
     try:
@@ -442,19 +442,19 @@ async def _document(call: _Call) -> ET.Element:
 
 
 def _number(text: str, name: str) -> int:
-    """A count, as addresses and documents have it. Raises S3Error."""
+    """A count in a URL or document. Raises S3Error."""
     if not (text.isascii() and text.isdigit() and len(text) < 20):
         raise S3Error("InvalidArgument", f"{name} is no whole number from 0 on")
     return int(text)
 
 
 def _names(tags: str, stored: StoredObject) -> bool:
-    """Whether one of these ETags is its own."""
+    """Whether one of these ETags is that of the object."""
     return tags.strip() == "*" or stored.body.etag in {tag.strip().strip('"') for tag in tags.split(",")}
 
 
 def _check_read(call: _Call, stored: StoredObject) -> None:
-    """Raises S3Error where the reader wants another one, or has it already."""
+    """Check the conditions of a read (If-Match, If-None-Match). Raises S3Error."""
     if not _names(call.headers.get("If-Match", "*"), stored):
         raise _unmet("If-Match")
     if _names(call.headers.get("If-None-Match", ""), stored):
@@ -466,7 +466,7 @@ def _unmet(condition: str) -> S3Error:
 
 
 def _byte_range(header: str | None, size_bytes: int) -> tuple[int, int] | None:
-    """Start and stop of one range; None is the whole object, also where S3 can make nothing of what is asked for."""
+    """Start and stop of a range; None for the whole object, also if the header is malformed. Raises S3Error."""
     match = _RANGE.fullmatch(header or "")
     if match is None:
         return None
@@ -502,7 +502,7 @@ def _object_headers(call: _Call, stored: StoredObject, *, is_whole: bool) -> dic
 
 
 def _listing(call: _Call, objects: Iterable[StoredObject]) -> web.Response:
-    """ListObjects, old and new: one page."""
+    """One page of ListObjects, version 1 or 2."""
     query = call.query
     is_new = query.get("list-type") == "2"
     after = (
@@ -536,7 +536,7 @@ def _listing(call: _Call, objects: Iterable[StoredObject]) -> web.Response:
 def _entries(
     objects: Iterable[StoredObject], prefix: str, delimiter: str, after: str
 ) -> Iterator[tuple[str, StoredObject | None]]:
-    """Keys with their objects, and common prefixes without, in order, past `after`."""
+    """Keys with their objects, and common prefixes with None, in order, after `after`."""
     last_common = ""
     for stored in objects:
         head, found, _ = stored.key[len(prefix) :].partition(delimiter) if delimiter else ("", "", "")

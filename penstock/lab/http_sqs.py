@@ -1,4 +1,4 @@
-"""Knows how SQS speaks HTTP: the lab's SQS for unmodified clients, in the JSON protocol, signatures not checked."""
+"""Knows how SQS speaks HTTP: serves the lab's SQS to unmodified clients, in JSON, without checking signatures."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from aiohttp import web
 from penstock.lab.sqs import BATCH_MESSAGE_COUNT_MAX, Copy, Sending, SqsError, SqsService, md5_of, message_id
 from penstock.units import MiB
 
-# JSON, as the SDKs send it: what it holds is known only to each action.
+# JSON as sent by SDKs (Any: its form depends on the action).
 Document: TypeAlias = dict[str, Any]
 Action: TypeAlias = Callable[["_Call"], Awaitable[Document]]
 
 _ACCOUNT = "000000000000"
 _REQUEST_BYTES_MAX = 4 * MiB
-_QUERY_CODES = {  # where the older protocol, whose codes SDKs still show, has another name
+_QUERY_CODES = {  # codes with another name in the older protocol, which SDKs still show
     "QueueDoesNotExist": "AWS.SimpleQueueService.NonExistentQueue",
     "QueueNameExists": "QueueAlreadyExists",
     "EmptyBatchRequest": "AWS.SimpleQueueService.EmptyBatchRequest",
@@ -29,7 +29,7 @@ _QUERY_CODES = {  # where the older protocol, whose codes SDKs still show, has a
 
 
 def sqs_application(service: SqsService) -> web.Application:
-    """Make the web application that serves this SQS."""
+    """The web application that serves this SQS."""
     face = _Face(service)
     application = web.Application(client_max_size=_REQUEST_BYTES_MAX)
     application.router.add_route("*", "/{path:.*}", face.answer)
@@ -37,7 +37,7 @@ def sqs_application(service: SqsService) -> web.Application:
 
 
 class _Call:
-    """One request's document, with what SQS requires of it."""
+    """The document of one request, with checks as in SQS. Methods raise SqsError."""
 
     def __init__(self, document: Document, base_url: str) -> None:
         self._document = document

@@ -1,20 +1,20 @@
-"""Knows the physics of a host's path to S3, and moves bytes along it exactly as that physics says.
+"""Knows the physics of a host's path to S3, and moves bytes along it exactly according to that physics.
 
 The link is a fluid that its streams share equally. With n streams that have bytes to move, each gets
 
     rate(t, n) = min(connection rate, window / round trip, host rate(t, n) / n)
 
-A host has more than a network: its disk, its processors and the work of each connection hold streams back, too. What
-a ceiling c can do, each stream waits for in turn, and waits longer the more of it is in use (u = n r / c):
+A host has more than a network: its disk and its processors limit streams, too. Each stream queues at each ceiling c,
+and waits longer the more of it is in use (u = n r / c):
 
     1/r = 1/own rate + sum over the ceilings of  v u / (1 - v u) / c,    n r <= c
 
-With a burstiness v of 0 the knee is as hard as above; near 1 it is as soft as random arrivals make it.
+With a burstiness v of 0 the knee is as sharp as above; near 1 it is as gradual as random arrivals make it.
 
-All streams get the same rate, so one number says how far any of them is: the bytes that a stream would have
-moved had it been there from the start (attained service). A chunk of s bytes begun at attained service v is
-done when it reaches v + s. One heap of those ends and one timer serve any number of streams. The timer may
-fire late (real time) or exactly (virtual time): what happened in between is worked out exactly either way.
+All streams get the same rate, so one number says how far each of them is: the attained service, the bytes that a stream
+would have moved if it had been there from the start. A chunk of s bytes begun at attained service v is done at v + s.
+One heap of these ends and one timer serve any number of streams. The timer may fire late (real time) or exactly
+(virtual time): what happened in between is computed exactly in both cases.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_DUE_SECONDS = 1e-9  # what is due within a nanosecond is due now
+_DUE_SECONDS = 1e-9  # what is due within this time is due now
 _ROUNDING = 1e-9
 _BISECTION_COUNT = 40
 _SHARED_RATE_COUNT_MAX = 4096
@@ -34,17 +34,17 @@ _SHARED_RATE_COUNT_MAX = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episodes:
-    """Something that comes and goes, takes a fraction while it lasts, and asks nobody."""
+    """Random episodes, independent of traffic, each of which takes away a fraction while it lasts."""
 
     gap_seconds_mean: float  # exponential, from the end of one to the start of the next
     duration_seconds_mean: float  # exponential
     fraction_low: float
-    fraction_high: float  # the fraction lost is uniform between the two
+    fraction_high: float  # the lost fraction is uniform between the two
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """Something that is slower or faster for a while, and then by another factor; log-normal around 1."""
+    """A log-normal factor around 1 that stays the same for a random time, and then changes."""
 
     seconds_mean: float  # of each spell, exponential
     rate_sigma: float = 0.0  # of connections
@@ -53,50 +53,50 @@ class Drift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkTruth:
-    """The path of one host to S3, one direction. None is "no such limit"."""
+    """The path between one host and S3 in one direction. None means no such limit."""
 
     round_trip_seconds: float
     connection_rate_bytes_per_second: float
-    host_rate_bytes_per_second: float  # what is sustained: the baseline, where there is a burst
-    window_bytes: float | None = None  # at most this much is under way on one connection
+    host_rate_bytes_per_second: float  # sustained; the baseline of a burstable host
+    window_bytes: float | None = None  # the most that is in flight on one connection
     burst_rate_bytes_per_second: float | None = None
-    # Moved above the baseline before it holds; refilled by what the baseline spares.
+    # What can be moved above the baseline; unused baseline refills it.
     credit_bytes: float = 0.0
-    # Of one request (a read: its first byte), log-normal, on top of the round trip.
+    # Of one request (for a read, until its first byte), log-normal, besides the round trip.
     service_latency_seconds_median: float = 0.030
     service_latency_sigma: float = 0.0
     straggler_fraction: float = 0.0
     straggler_seconds: float = 5.0
-    oversubscription_loss: float = 0.0  # host rate / (1 + loss * (n / knee - 2)) past twice the knee
-    prefix_request_rate_per_second: float | None = None  # more is answered with 503 SlowDown
-    # Uploaded without a pause as long as the refusals last: then everything is refused for so many seconds.
+    oversubscription_loss: float = 0.0  # host rate / (1 + loss * (n / knee - 2)) beyond twice the knee
+    prefix_request_rate_per_second: float | None = None  # more requests are answered with 503 SlowDown
+    # After so many bytes, uploaded without a pause of `refusal_seconds`, all requests are refused for that time.
     patience_bytes: float | None = None
     refusal_seconds: float = 0.0
-    cold_read_seconds: float = 0.0  # inbound: later is the first byte of what the service has to fetch itself
-    cache_bytes: float = 0.0  # inbound: of what was read last, which it need not fetch again
+    cold_read_seconds: float = 0.0  # inbound: delay of the first byte of what is not in the service's cache
+    cache_bytes: float = 0.0  # inbound: the size of that cache, which holds what was read last
     dips: Episodes | None = None  # the whole path is slower
     tenant: Episodes | None = None  # a neighbour takes some of the host's rate
     drift: Drift | None = None  # of the path, and of the service's latency with it
-    round_trips_per_request: float = 1.0  # more where a connection is made for each
+    round_trips_per_request: float = 1.0  # more if each request opens a connection
     latency_coherency: float = 0.0  # latency * (1 + coherency * n * (n - 1)), with n requests in flight
-    burstiness: float = 0.0  # how soon one waits for another at a ceiling
-    request_overhead_bytes: float = 0.0  # what a request costs of link and host besides its body
-    disk_rate_bytes_per_second: float | None = None  # of whom the bytes are read from, or written to
+    burstiness: float = 0.0  # v above: how gradual knees are
+    request_overhead_bytes: float = 0.0  # what a request costs link and host besides its body
+    disk_rate_bytes_per_second: float | None = None  # of the disk that is read from or written to
     disk_seek_fraction: float = 0.0  # disk rate / (1 + fraction * (n - 1))
-    cpu_rate_bytes_per_second: float | None = None  # what all processors of the host can move
+    cpu_rate_bytes_per_second: float | None = None  # of all processors of the host together
     cpu_switch_fraction: float = 0.0  # cpu rate / (1 + fraction * (n - 1))
-    merge_seconds: float = 0.0  # to make one object of its parts
+    merge_seconds: float = 0.0  # to merge the parts of an object
     merge_seconds_per_part: float = 0.0
 
     @property
     def stream_rate_bytes_per_second(self) -> float:
-        """What one stream gets when it is alone."""
+        """The rate of a single stream."""
         if self.window_bytes is None or self.round_trip_seconds <= 0:
             return self.connection_rate_bytes_per_second
         return min(self.connection_rate_bytes_per_second, self.window_bytes / self.round_trip_seconds)
 
     def ceilings(self, stream_count: int) -> list[float]:
-        """What disk and processors let so many streams move together."""
+        """The rates of disk and processors for this number of streams together, in bytes per second."""
         others = stream_count - 1
         found = []
         if self.disk_rate_bytes_per_second is not None:
@@ -107,27 +107,27 @@ class LinkTruth:
 
     @property
     def service_latency_seconds_mean(self) -> float:
-        """Of the log-normal and its stragglers."""
+        """The mean latency, including stragglers."""
         body = self.service_latency_seconds_median * math.exp(self.service_latency_sigma**2 / 2)
         return body + self.straggler_fraction * self.straggler_seconds
 
 
 class Stream:
-    """One connection: what is pushed moves in order, at the rate of one stream."""
+    """One connection: what is pushed is moved in order, at the rate of one stream."""
 
     __slots__ = ("_link", "end", "is_moving")
 
     def __init__(self, link: Link) -> None:
         self._link = link
-        self.end = 0.0  # attained service at which all that was pushed has moved
+        self.end = 0.0  # attained service at which everything pushed has moved
         self.is_moving = False
 
     def push(self, size_bytes: float) -> asyncio.Future[None]:
-        """Queue bytes behind those already pushed; the future is done when they have arrived."""
+        """Queue bytes after those already pushed; the future is done when they have arrived."""
         return self._link.push(self, size_bytes)
 
     def close(self) -> None:
-        """Leave the link; what has not arrived never will."""
+        """Leave the link; bytes that have not arrived never will."""
         self._link.leave(self)
 
 
@@ -142,7 +142,7 @@ class Link:
         self._at = 0.0
         self._attained = 0.0
         self._rate = 0.0  # of each stream, since `_at`
-        self.stream_count = 0  # of those that are moving bytes
+        self.stream_count = 0  # streams that are moving bytes
         self._credit_bytes = truth.credit_bytes
         self._ends: list[tuple[float, int, Stream, asyncio.Future[None]]] = []
         self._sequence = 0
@@ -152,24 +152,24 @@ class Link:
 
     @property
     def latency_factor(self) -> float:
-        """How much slower than usual the service answers, now."""
+        """The present factor on the service's latency."""
         self._advance()
         return self._drift.latency_factor
 
     @property
     def credit_bytes(self) -> float:
-        """What is left of the burst allowance, now."""
+        """The burst credits left now."""
         self._advance()
         return self._credit_bytes
 
     @property
     def carried_bytes(self) -> float:
-        """All that was ever moved, part by part as it moved."""
+        """All bytes moved so far, including parts of unfinished chunks."""
         self._advance()
         return self._carried_bytes
 
     def become(self, truth: LinkTruth) -> None:
-        """From now on the path is another one; streams and credits go on."""
+        """Change the path from now on; streams and credits stay."""
         self._advance()
         self._truth = truth
         self._credit_bytes = min(self._credit_bytes, truth.credit_bytes)
@@ -180,7 +180,7 @@ class Link:
         self._retune()
 
     async def carry(self, size_bytes: float) -> None:
-        """Move that many bytes as one stream of their own."""
+        """Move these bytes as a stream of their own."""
         stream = Stream(self)
         try:
             await stream.push(size_bytes)
@@ -222,12 +222,12 @@ class Link:
         stream.is_moving = False
         self.stream_count -= 1
         if self.stream_count == 0:
-            # Only ends of closed streams are left. Start again at 0, where floats are finest.
+            # Only ends of closed streams are left. Start again at 0, where floats are most precise.
             self._ends.clear()
             self._attained = 0.0
 
     def _advance(self) -> None:
-        """Bring streams, credits and weather to the present, change by change."""
+        """Advance streams, credits and weather to the present, one change after the other."""
         if self._loop is None:
             self._begin()
         assert self._loop is not None
@@ -244,7 +244,7 @@ class Link:
                 self._move_to(changes_at)
             self._tune()
         self._move_to(now)
-        if not self.stream_count:  # whatever came and went meanwhile held up nobody
+        if not self.stream_count:  # without streams, changes in between had no effect
             self._tune()
 
     def _begin(self) -> None:
@@ -273,7 +273,7 @@ class Link:
         self._carried_bytes += total * seconds
         if self._truth.credit_bytes > 0:
             credit_bytes = self._credit_bytes + (self._truth.host_rate_bytes_per_second - total) * seconds
-            # A billionth of all credits is none: a rounding error must not buy an instant of burst.
+            # A billionth of all credits counts as none, so that a rounding error does not allow a burst.
             most = self._truth.credit_bytes
             self._credit_bytes = min(credit_bytes, most) if credit_bytes >= _ROUNDING * most else 0.0
 
@@ -290,7 +290,7 @@ class Link:
         self._arm()
 
     def _tune(self) -> None:
-        """Take in the weather and work out the rate of each stream, from now on."""
+        """Update the weather, and compute the rate of each stream from now on."""
         for changing in self._changing:
             changing.pass_to(self._at)
         count = self.stream_count
@@ -309,7 +309,7 @@ class Link:
         self._rate = self._shared_rate(count, alone, host)
 
     def _shared_rate(self, count: int, alone: float, host: float) -> float:
-        """What each of so many streams gets below all ceilings; the same is asked again and again."""
+        """The rate of each of `count` streams below all ceilings; cached, because the same is asked often."""
         key = count, alone, host
         if key not in self._shared_rates:
             if len(self._shared_rates) > _SHARED_RATE_COUNT_MAX:
@@ -319,7 +319,7 @@ class Link:
         return self._shared_rates[key]
 
     def _arm(self) -> None:
-        """Set the timer for the next thing that happens; one that is set for earlier will ask again."""
+        """Set the timer for the next event; an earlier timer stays, because it calls this again."""
         assert self._loop is not None
         if self.stream_count == 0:
             return
@@ -337,7 +337,7 @@ class Link:
 
 
 def shared_rate(count: int, alone: float, ceilings: Sequence[float], burstiness: float) -> float:
-    """The rate of each of so many streams, in bytes per second: see above."""
+    """The rate of each of `count` streams in bytes per second, by the formula above."""
     highest = min(alone, min(ceilings) / count)
     if burstiness <= 0.0 or highest <= 0.0:
         return highest
@@ -354,7 +354,7 @@ def shared_rate(count: int, alone: float, ceilings: Sequence[float], burstiness:
 
 
 class _Spells:
-    """A drift as it falls, spell by spell."""
+    """The course of a random drift, one spell after the other."""
 
     def __init__(self, drift: Drift | None, *, seed: int) -> None:
         self._drift = drift
@@ -368,7 +368,7 @@ class _Spells:
             self.pass_to(at)
 
     def pass_to(self, at: float) -> None:
-        """Be in the spell of that moment."""
+        """Advance to the spell of this moment."""
         while self._drift is not None and self.until <= at:
             self.rate_factor = math.exp(self._chance.gauss(0.0, self._drift.rate_sigma))
             self.latency_factor = math.exp(self._chance.gauss(0.0, self._drift.latency_sigma))
@@ -376,7 +376,7 @@ class _Spells:
 
 
 class _Weather:
-    """Episodes as they fall, one after the other, whatever the traffic does."""
+    """The course of random episodes, one after the other, independent of traffic."""
 
     def __init__(self, episodes: Episodes | None, *, seed: int) -> None:
         self._episodes = episodes
@@ -389,7 +389,7 @@ class _Weather:
             self.until = at + self._chance.expovariate(1 / self._episodes.gap_seconds_mean)
 
     def pass_to(self, at: float) -> None:
-        """Change whatever has changed by then."""
+        """Advance to the state of this moment."""
         episodes = self._episodes
         while episodes is not None and self.until <= at:
             if self.lost_fraction > 0:

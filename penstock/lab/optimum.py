@@ -1,8 +1,8 @@
-"""Knows the best that can be had from a world: the answer that everything else is judged by.
+"""Knows the best that a world allows: the reference for all results.
 
-For S3 an ideal client (no CPU, no memory limit) moves one object in virtual time, once for each setting, on
-the same service code as everybody else's; chance is replaced by its mean. For SQS the best goodput follows
-from the truth.
+For S3, an ideal client (without CPU or memory limits) moves one object in virtual time, once for each setting, on the
+same service code as real clients; random quantities are replaced by their means. For SQS, the best goodput follows from
+the truth.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BUCKET, _KEY = "reference", "object"
 _START_AT = datetime(2026, 1, 1, tzinfo=UTC)
 _PAUSE_AFTER_THROTTLING_SECONDS = 0.5
 
-_IN_SERVICE_MAX = 256  # requests of a queue
+_IN_SERVICE_MAX = 256  # concurrent requests to a queue
 THREAD_COUNTS = (1, 2, 4, 6, 8, 12, 16, 20, 24, 28, 32, 40, 48, 64, 96, 128, 192, 256)
 _WAVE_COUNTS = (1, 2, 3)
 _RANGE_SIZE_BYTES_MIN = 64 * KiB
@@ -35,7 +35,7 @@ _RANGE_SIZE_BYTES_MIN = 64 * KiB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimum:
-    """The setting with the highest throughput for one object size; of equals, the fewest threads."""
+    """The setting with the highest throughput for one object size; among equals, the one with the fewest threads."""
 
     thread_count: int
     request_size_bytes: int  # of a part, or of a range
@@ -43,7 +43,7 @@ class Optimum:
 
 
 def calm(truth: LinkTruth) -> LinkTruth:
-    """Return the same path without chance: mean latency, no stragglers, no dips, no tenant; credits spent."""
+    """The same path without randomness: mean latency, no stragglers, no dips, no tenant; burst credits spent."""
     return dataclasses.replace(
         truth,
         service_latency_seconds_median=truth.service_latency_seconds_mean,
@@ -59,12 +59,12 @@ def calm(truth: LinkTruth) -> LinkTruth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdealClient:
-    """One that moves a whole object one way, in requests of a size. Not from within a running event loop."""
+    """A client that moves a whole object in one direction. It cannot be used within a running event loop."""
 
-    # Requests of these sizes, by so many threads.
+    # Make requests of these sizes with this number of threads.
     move: Callable[[S3Service, Sequence[int], int], Awaitable[None]]
-    is_legal: Callable[[int, int], bool]  # for the largest request, and how many there are
-    request_sizes_bytes: Sequence[int]  # that are tried
+    is_legal: Callable[[int, int], bool]  # given the largest request's size and the number of requests
+    request_sizes_bytes: Sequence[int]  # to try
 
     def throughput_bytes_per_second(
         self,
@@ -75,7 +75,7 @@ class IdealClient:
         request_size_bytes: int,
         seed: int = 0,
     ) -> float:
-        """Measure what it gets with this setting, on exactly this truth (see `calm`); `seed` is of its chance."""
+        """The throughput with this setting, on exactly this truth (see `calm`); `seed` is for random quantities."""
         count = math.ceil(object_size_bytes / request_size_bytes)
         sizes = [*[request_size_bytes] * (count - 1), object_size_bytes - request_size_bytes * (count - 1)]
 
@@ -90,7 +90,7 @@ class IdealClient:
     def optimum(
         self, truth: LinkTruth, object_size_bytes: int, *, request_sizes_bytes: Sequence[int] = ()
     ) -> Optimum:
-        """Search a grid on the calm path; of request sizes, these."""
+        """The best setting on the calm path, by a grid search with these or the usual request sizes."""
         sizes, calm_truth = request_sizes_bytes or self.request_sizes_bytes, calm(truth)
         found = (
             Optimum(
@@ -112,7 +112,7 @@ class IdealClient:
         )
 
     def _worth_trying(self, object_size_bytes: int, sizes_bytes: Sequence[int]) -> Iterator[tuple[int, int]]:
-        """Legal settings that differ: no more threads than requests, whole waves besides the round numbers."""
+        """Distinct legal settings (threads, size): at most as many threads as requests, including whole waves."""
         tried = set()
         for thread_count in THREAD_COUNTS:
             for size_bytes in (*sizes_bytes, math.ceil(object_size_bytes / thread_count)):
@@ -151,7 +151,7 @@ async def _download(service: S3Service, sizes_bytes: Sequence[int], thread_count
 async def _share(
     work: Sequence[WorkT], thread_count: int, request: Callable[[WorkT], Awaitable[object]]
 ) -> None:
-    """Make all requests, `thread_count` at a time, each until it is admitted."""
+    """Make all requests, `thread_count` at a time, repeating each until it is admitted."""
     left = iter(work)
 
     async def carry_out() -> None:
@@ -184,11 +184,11 @@ DOWNLOADS = IdealClient(
 
 
 def best_goodput_messages_per_second(truth: QueueTruth) -> float:
-    """Return the most messages a second that can be carried (sent, received, deleted) in full batches.
+    """The most messages per second that can be sent, received and deleted in full batches.
 
-    A message needs a tenth of a send, of a receive and of a delete. With n requests in service, each taking
-    its time stretched by the universal scalability law, X = 10 n / ((l_send + l_receive + l_delete) *
-    stretch(n)); and X is at most ten times the lowest request limit.
+    A message needs a tenth of a send, of a receive and of a delete. With n requests in service, each stretched by the
+    universal scalability law, X = 10 n / ((l_send + l_receive + l_delete) * stretch(n)); and X is at most ten times the
+    lowest request rate limit.
     """
     actions = (truth.send, truth.receive, truth.delete)
     batch = BATCH_MESSAGE_COUNT_MAX

@@ -1,9 +1,9 @@
 """Knows S3 as a service: what it answers, and how long that takes on a given path.
 
-`Shelf` is the semantics (buckets, objects, multipart uploads), at once and without time. `S3Service` adds the
-path, which has a truth for each direction: one request is admitted or throttled, its bytes cross the link, and the
-answer comes after a round trip and the service's own latency; of a read the latency comes first, and then the bytes.
-The HTTP face uses the same three steps on real sockets.
+`Shelf` has the semantics (buckets, objects, multipart uploads), without time. `S3Service` adds the path, which has a
+truth for each direction: a request is admitted or throttled, its bytes cross the link, and the answer comes after a
+round trip and the service's own latency. For a read, the latency comes first, and then the bytes. The HTTP face uses
+the same three steps on real sockets.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from penstock.units import KiB, MiB
 
 PART_SIZE_BYTES_MIN = 5 * MiB
 PART_NUMBER_MAX = 10_000
-DELETED_COUNT_MAX = 1000  # of one DeleteObjects
-_KEPT_BYTES_MAX = 256 * MiB  # of all bodies together; beyond, only sizes are remembered
+DELETED_COUNT_MAX = 1000  # keys in one DeleteObjects
+_KEPT_BYTES_MAX = 256 * MiB  # of all bodies together; beyond this, only sizes are kept
 _KEPT_BODY_BYTES_MAX = 1 * MiB
-_HEAD_BYTES = 64 * KiB  # of what is larger: enough to recognise it by
+_HEAD_BYTES = 64 * KiB  # kept of larger bodies, enough to recognise them
 _CACHED_BLOCK_BYTES = 1 * MiB
 
 _STATUS = {
@@ -44,7 +44,7 @@ _STATUS = {
 
 
 class S3Error(Exception):
-    """An answer that is not success, as S3 words it."""
+    """An error response of S3, with its code and message."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{code}: {message}")
@@ -53,13 +53,13 @@ class S3Error(Exception):
 
     @property
     def status(self) -> int:
-        """The HTTP status that goes with the code."""
+        """The HTTP status of the code."""
         return _STATUS.get(self.code, 400)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Body:
-    """What was uploaded: always its size, its bytes only when they were kept, or no more than its first ones."""
+    """An uploaded body: its size, and either all of its bytes or only the first ones, if they were kept."""
 
     size_bytes: int
     etag: str
@@ -68,14 +68,14 @@ class Body:
     checksums: tuple[tuple[str, str], ...] = ()  # header name and value, as the client sent them
 
     def read(self, start: int, stop: int) -> bytes:
-        """Bytes from `start` up to `stop`; zeros where the bytes were not kept."""
+        """The bytes from `start` up to `stop`, with zeros for those that were not kept."""
         kept = (self.head if self.content is None else self.content)[start:stop]
         return kept + bytes(stop - start - len(kept))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredObject:
-    """A key's present value."""
+    """The present object of a key."""
 
     key: str
     body: Body
@@ -97,7 +97,7 @@ class _Bucket:
 
 
 class Shelf:
-    """Buckets, objects and unfinished uploads; every method answers at once or raises S3Error."""
+    """Buckets, objects and unfinished uploads; every method returns at once or raises S3Error."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -106,9 +106,9 @@ class Shelf:
         self.kept_bytes = 0  # of bodies that can be read back
 
     def body(self, size_bytes: int, content: bytes | None, checksums: Sequence[tuple[str, str]] = ()) -> Body:
-        """Make a body, with its bytes if it is small; only then is the ETag an MD5, which costs a core.
+        """A body, with its bytes if it is small. Only then is its ETag an MD5, which would take too much CPU.
 
-        Of a larger one `content` may be no more than how it begins.
+        For a larger one, `content` may be just its first bytes.
         """
         is_small = content is not None and len(content) == size_bytes <= _KEPT_BODY_BYTES_MAX
         if content is not None and is_small and self.kept_bytes + size_bytes <= _KEPT_BYTES_MAX:
@@ -130,7 +130,7 @@ class Shelf:
         self._buckets[name] = _Bucket(self._clock.now())
 
     def delete_bucket(self, name: str) -> None:
-        """DeleteBucket: an empty one."""
+        """DeleteBucket; the bucket must be empty."""
         if self._bucket(name).objects:
             raise S3Error("BucketNotEmpty", f"the bucket {name} still holds objects")
         del self._buckets[name]
@@ -159,7 +159,7 @@ class Shelf:
         return key in self._bucket(bucket).objects
 
     def delete(self, bucket: str, key: str) -> None:
-        """DeleteObject; a key that is not there is as good as deleted."""
+        """DeleteObject; a missing key is no error."""
         self._forget_object(self._bucket(bucket).objects.pop(key, None))
 
     def delete_all(self, bucket: str, keys: Sequence[str]) -> None:
@@ -169,7 +169,7 @@ class Shelf:
             self.delete(bucket, key)
 
     def objects(self, bucket: str, prefix: str = "") -> Iterator[StoredObject]:
-        """ListObjects, in the order of keys."""
+        """ListObjects, in key order."""
         objects = self._bucket(bucket).objects
         return (objects[key] for key in sorted(objects) if key.startswith(prefix))
 
@@ -180,7 +180,7 @@ class Shelf:
         return upload_id
 
     def put_part(self, bucket: str, key: str, upload_id: str, part_number: int, body: Body) -> None:
-        """UploadPart; a number that was used before is overwritten."""
+        """UploadPart; a part with the same number is overwritten."""
         if not 1 <= part_number <= PART_NUMBER_MAX:
             raise S3Error("InvalidArgument", f"part numbers go from 1 to {PART_NUMBER_MAX}")
         parts = self._upload(bucket, key, upload_id).parts
@@ -188,13 +188,13 @@ class Shelf:
         parts[part_number] = body
 
     def parts(self, bucket: str, key: str, upload_id: str) -> dict[int, Body]:
-        """ListParts, in the order of numbers."""
+        """ListParts, in the order of part numbers."""
         return dict(sorted(self._upload(bucket, key, upload_id).parts.items()))
 
     def complete_upload(
         self, bucket: str, key: str, upload_id: str, named: Sequence[tuple[int, str]]
     ) -> StoredObject:
-        """CompleteMultipartUpload: `named` are part numbers and ETags, in rising order."""
+        """CompleteMultipartUpload: `named` are part numbers and ETags, in ascending order."""
         bodies = _named_parts(self._upload(bucket, key, upload_id).parts, named)
         self.abort_upload(bucket, key, upload_id)
         contents = [body.content for body in bodies]
@@ -212,7 +212,7 @@ class Shelf:
         del self._bucket(bucket).uploads[upload_id]
 
     def uploads(self, bucket: str, prefix: str = "") -> list[tuple[str, str, datetime]]:
-        """ListMultipartUploads: key, upload id and start of the unfinished, in the order of keys."""
+        """ListMultipartUploads: key, upload id and start of each unfinished upload, in key order."""
         found = self._bucket(bucket).uploads.items()
         return sorted((u.key, upload_id, u.started_at) for upload_id, u in found if u.key.startswith(prefix))
 
@@ -255,12 +255,12 @@ def _named_parts(parts: dict[int, Body], named: Sequence[tuple[int, str]]) -> li
 
 
 class S3Service:
-    """S3 at the end of a path: the shelf, and the time that everything takes."""
+    """S3 at the end of a path: a shelf, and the time that everything takes."""
 
     def __init__(
         self, truth: LinkTruth, *, clock: Clock, seed: int, inbound: LinkTruth | None = None
     ) -> None:
-        """Make it; `inbound` is the truth of reads, where it is another."""
+        """`inbound` is the truth for reads, if it differs from that for writes."""
         self.truth = truth
         self._inbound = inbound
         self.shelf = Shelf(clock)
@@ -268,21 +268,21 @@ class S3Service:
         self.downlink = Link(self.inbound, seed=seed + 1_000)
         self.throttled_count = 0
         self.request_count = 0
-        self.read_count = 0  # of the requests
+        self.read_count = 0  # requests that are reads
         self._in_flight_count = 0  # uploads
         self._borne_bytes = 0  # uploaded without a pause
         self._borne_at = self._refuses_until = -math.inf
         self._chance = random.Random(f"s3 {seed}")
         self._allowances: dict[tuple[str, bool], RequestAllowance] = {}
-        self._cached: dict[tuple[str, int], None] = {}  # blocks by ETag and number, the newest last
+        self._cached: dict[tuple[str, int], None] = {}  # blocks by ETag and index, the newest last
 
     @property
     def inbound(self) -> LinkTruth:
-        """The truth of reads."""
+        """The truth for reads."""
         return self._inbound or self.truth
 
     def become(self, truth: LinkTruth | None = None, *, inbound: LinkTruth | None = None) -> None:
-        """From now on the path is another one; what is not given stays."""
+        """Change the path from now on; a direction that is not given stays as it is."""
         self.truth = truth or self.truth
         self._inbound = inbound or self._inbound
         self.uplink.become(self.truth)
@@ -290,7 +290,7 @@ class S3Service:
         self._allowances.clear()
 
     async def admit(self, bucket: str, *, is_read: bool = False) -> None:
-        """Let a request in, or refuse it with SlowDown after a round trip."""
+        """Admit a request, or refuse it with SlowDown after a round trip."""
         truth = self.inbound if is_read else self.truth
         self.request_count += 1
         self.read_count += is_read
@@ -301,12 +301,12 @@ class S3Service:
             raise S3Error("SlowDown", "please reduce your request rate")
 
     async def answer_delay(self, *, is_read: bool = False) -> None:
-        """Wait for the round trip and the service's own latency of one request; a read's answer then begins."""
+        """Wait for the round trip and the service's latency of one request; the answer to a read begins after it."""
         truth, link = (self.inbound, self.downlink) if is_read else (self.truth, self.uplink)
         await asyncio.sleep(self._latency_seconds(truth, link))
 
     async def first_byte(self, stored: StoredObject, start: int, stop: int) -> None:
-        """Wait until the answer to a read begins; that is later where the service has to fetch some of the range."""
+        """Wait until the answer to a read begins, which is later if some of the range is not in the cache."""
         cold_seconds = self.inbound.cold_read_seconds
         if cold_seconds > 0 and self._is_fetched(stored.body.etag, start, stop):
             await asyncio.sleep(cold_seconds)
@@ -321,14 +321,14 @@ class S3Service:
     async def upload_part(
         self, bucket: str, key: str, upload_id: str, part_number: int, size_bytes: int, *, head: bytes = b""
     ) -> str:
-        """UploadPart, whole; the ETag. The bytes are not kept, but for those that the object begins with."""
+        """UploadPart; returns the ETag. The bytes are not kept, except for the object's first ones (`head`)."""
         await self._upload(bucket, size_bytes)
         body = self.shelf.body(size_bytes, head[:_HEAD_BYTES] if part_number == 1 else None)
         self.shelf.put_part(bucket, key, upload_id, part_number, body)
         return body.etag
 
     async def find(self, bucket: str, key: str) -> StoredObject:
-        """Let a read in, and find what it is about."""
+        """Admit a read, and find its object."""
         await self.admit(bucket, is_read=True)
         return self.shelf.get(bucket, key)
 
@@ -337,7 +337,7 @@ class S3Service:
         return stored.body.read(0, stored.body.size_bytes)
 
     async def read(self, bucket: str, key: str, start: int = 0, stop: int | None = None) -> StoredObject:
-        """GetObject, whole or a range: what it takes, and where the bytes are."""
+        """GetObject of the whole object or a range: takes its time, and returns the object with its bytes."""
         stored = await self.find(bucket, key)
         stop = stored.body.size_bytes if stop is None else stop
         await self.first_byte(stored, start, stop)
@@ -345,24 +345,24 @@ class S3Service:
         return stored
 
     async def carry_out(self, size_bytes: int) -> None:
-        """The body of an answer comes to the host."""
+        """Move the body of an answer to the host."""
         await self.downlink.carry(size_bytes + self.inbound.request_overhead_bytes)
 
     async def complete_upload(
         self, bucket: str, key: str, upload_id: str, named: Sequence[tuple[int, str]]
     ) -> StoredObject:
-        """CompleteMultipartUpload: it takes longer with the parts that are merged."""
+        """CompleteMultipartUpload; it takes longer the more parts are merged."""
         await self.small_request(bucket)
         await asyncio.sleep(self.truth.merge_seconds + self.truth.merge_seconds_per_part * len(named))
         return self.shelf.complete_upload(bucket, key, upload_id, named)
 
     async def small_request(self, bucket: str) -> None:
-        """Take the time of a request that moves next to nothing; what it does is the shelf's."""
+        """Take the time of a request that moves next to no bytes; its effect is up to the shelf."""
         await self.admit(bucket)
         await self.answer_delay()
 
     async def _bear(self, size_bytes: int) -> None:
-        """Let the bytes in, or refuse them where too many came without a pause, until some time has passed."""
+        """Admit the bytes; if too many came without a pause, refuse them and all others for some time."""
         if self.truth.patience_bytes is None:
             return
         now = asyncio.get_running_loop().time()
@@ -401,7 +401,7 @@ class S3Service:
         return seconds * (1.0 + truth.latency_coherency * count * (count - 1))
 
     def _is_fetched(self, etag: str, start: int, stop: int) -> bool:
-        """Whether some of the range was not read of late; now all of it was."""
+        """Whether some of the range is not in the cache; afterwards all of it is."""
         blocks = range(start // _CACHED_BLOCK_BYTES, -(-stop // _CACHED_BLOCK_BYTES))
         is_fetched = any((etag, block) not in self._cached for block in blocks)
         for block in blocks:

@@ -1,9 +1,9 @@
-"""Knows how to put a lab service behind a real socket, in this process or as a process of its own.
+"""Knows how to serve a lab service on a real socket, in this process or in a process of its own.
 
     python -m penstock.lab.server s3|sqs --truth truth.json [--inbound inbound.json] [--address 127.0.0.1] [--port 0]
         [--seed 0]
 
-prints one JSON line, `{"endpoint_url": "http://127.0.0.1:PORT"}`, when it is ready, and ends on SIGTERM and on
+It prints one JSON line, `{"endpoint_url": "http://127.0.0.1:PORT"}`, when it is ready, and ends on SIGTERM and on
 SIGINT.
 """
 
@@ -30,22 +30,22 @@ from penstock.lab.s3 import S3Service
 from penstock.lab.sqs import QueueTruth, SqsService
 from penstock.units import KiB
 
-HERE = "127.0.0.1"  # nobody else reaches it
-# A client may have this much under way that the link has not carried: little against a part, so that the client
-# feels the rate of the link and not that of the loopback interface.
+HERE = "127.0.0.1"  # not reachable from other hosts
+# How much a client may have sent that the link has not carried yet: much less than a part, so that the client meets the
+# rate of the link and not that of the loopback interface.
 _RECEIVE_BUFFER_BYTES = 128 * KiB
 
 
 @asynccontextmanager
 async def serving(application: web.Application, *, address: str = HERE, port: int = 0) -> AsyncIterator[str]:
-    """Serve on a socket, of the loopback interface or this address, while the context lasts; the endpoint's URL."""
+    """Serve on this address while the context lasts, and yield the URL of the endpoint; port 0 is any free one."""
     runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=0.2)
     await runner.setup()
     is_long = ":" in address  # IPv6
     listener = socket.socket(socket.AF_INET6 if is_long else socket.AF_INET, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Connections inherit it.
+        # Accepted connections inherit it.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
         listener.bind((address, port))
         await web.SockSite(runner, listener, backlog=1024).start()
@@ -56,14 +56,14 @@ async def serving(application: web.Application, *, address: str = HERE, port: in
 
 
 def truth_json(truth: LinkTruth | QueueTruth) -> str:
-    """Write a truth as the file that `--truth` reads."""
+    """The JSON document of a truth, as `--truth` reads it."""
     return msgspec.json.encode(truth).decode()
 
 
 def make_application(
     service: str, truth: bytes, *, seed: int, inbound: bytes | None = None
 ) -> web.Application:
-    """Make the application of one service from the JSON of its truth. Raises msgspec.ValidationError."""
+    """The application of one service, from the JSON document of its truth. Raises msgspec.ValidationError."""
     if service == "s3":
         link = msgspec.json.decode(truth, type=LinkTruth)
         reads = None if inbound is None else msgspec.json.decode(inbound, type=LinkTruth)
@@ -73,7 +73,7 @@ def make_application(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serve until told to stop."""
+    """Serve until SIGTERM or SIGINT; the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m penstock.lab.server", description="A service of known truth."
     )
@@ -101,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 async def serve_until_stopped(application: web.Application, port: int, *, address: str = HERE) -> None:
-    """Say where, and go on until SIGTERM or SIGINT."""
+    """Print the endpoint, and serve until SIGTERM or SIGINT."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

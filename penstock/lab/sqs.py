@@ -1,14 +1,14 @@
-"""Knows SQS as a service: what becomes of a message, and how long a request takes.
+"""Knows SQS as a service: what happens to a message, and how long a request takes.
 
-A message that was sent is hidden until it has spread (and its delay is over), then visible; a receive hides
-it for the visibility timeout and gives a new handle; only a delete with the newest handle removes it. An
-older handle is accepted and does nothing, which is how one late deleter can fill a queue with copies.
+A message that was sent is hidden until it has spread (and its delay is over), and then visible. A receive hides it for
+the visibility timeout and returns a new handle; only a delete with the newest handle removes it. An older handle is
+accepted and has no effect, which is how one late deleter can fill a queue with copies.
 
-Of a FIFO queue old handles and expired ones are refused. A deduplication id that came in the last five minutes is
-accepted and stores nothing. What a receive may find is in `sqs_shelves.py`.
+A FIFO queue refuses old and expired handles. A send with a deduplication id of the last five minutes is accepted and
+stores nothing. Which messages a receive may find is in `sqs_shelves.py`.
 
-A request takes `(request + message * batch) * variation` seconds, stretched by how many run at the same time
-(universal scalability). Half of it passes before the queue is touched, half after.
+A request takes `(request + message * batch) * variation` seconds, stretched by the number of concurrent requests
+(universal scalability law). Half of this time passes before it takes effect, half after.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from penstock.lab.allowance import RequestAllowance
 from penstock.lab.sqs_shelves import Groups, Message, Shards, Shelf
 
 BATCH_MESSAGE_COUNT_MAX = 10
-PAYLOAD_BYTES_MAX = 1_048_576  # of one message and of one batch
+PAYLOAD_BYTES_MAX = 1_048_576  # of a message, and of a batch
 BILLED_CHUNK_BYTES = 65_536
 DEDUPLICATION_SECONDS = 300.0
 FIFO_SUFFIX = ".fifo"
@@ -53,7 +53,7 @@ _ATTRIBUTES_MAX = {
 
 
 class SqsError(Exception):
-    """An answer that is not success, as SQS words it."""
+    """An error response of SQS, with its code and message."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{code}: {message}")
@@ -63,17 +63,17 @@ class SqsError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionTruth:
-    """What one kind of request costs in time, and how many a second the service takes (None: any number)."""
+    """How long one kind of request takes, and how many per second the service admits (None: any number)."""
 
     request_seconds: float
     message_seconds: float = 0.0  # for each message in the batch
-    variation: float = 0.2  # coefficient of variation of the log-normal factor; its mean is 1
-    request_rate_per_second_max: float | None = None  # more is answered with RequestThrottled
+    variation: float = 0.2  # coefficient of variation of the log-normal factor, whose mean is 1
+    request_rate_per_second_max: float | None = None  # more requests are answered with RequestThrottled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueTruth:
-    """SQS as one host meets it."""
+    """The truth about SQS from one host."""
 
     send: ActionTruth
     receive: ActionTruth
@@ -86,55 +86,55 @@ class QueueTruth:
     straggler_fraction: float = 0.0
     straggler_seconds: float = 10.0
     shard_count: int = 16
-    short_poll_shard_count: int = 5  # a short poll looks into so many of them
-    visibility_timeout_seconds: int = 30  # of a queue that is created without one
+    short_poll_shard_count: int = 5  # shards that a short poll asks
+    visibility_timeout_seconds: int = 30  # of queues created without one
     in_flight_max: int = 120_000
-    fifo_request_rate_per_second_max: float = 300.0  # of each action on one FIFO queue
-    fifo_high_throughput_request_rate_per_second_max: float = 2400.0  # the same with a limit for each group
+    fifo_request_rate_per_second_max: float = 300.0  # for each action on one FIFO queue
+    fifo_high_throughput_request_rate_per_second_max: float = 2400.0  # the same, with high throughput
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sending:
-    """One message as it is sent; a FIFO queue needs its group."""
+    """A message to send; a FIFO queue needs its group."""
 
     body: str
     attributes: Mapping[str, object] = field(default_factory=dict)
-    delay_seconds: float | None = None  # None: as the queue says
+    delay_seconds: float | None = None  # None: the queue's default
     group: str | None = None
     deduplication_id: str | None = None
 
 
 class Copy(NamedTuple):
-    """One received copy of a message."""
+    """A received copy of a message."""
 
     message_id: str
     receipt_handle: str
     body: str
     attributes: Mapping[str, object]
-    system_attributes: Mapping[str, str]  # group, deduplication id and number of a message of a FIFO queue
+    system_attributes: Mapping[str, str]  # of a FIFO queue: group, deduplication id and sequence number
     sent_at: datetime
     first_received_at: datetime
     receive_count: int
 
 
 def usl_stretch(truth: QueueTruth, in_service_count: int) -> float:
-    """Return how much longer a request takes among so many in service: the universal scalability law."""
+    """How much longer a request takes with so many in service, by the universal scalability law; a factor."""
     others = in_service_count - 1
     return 1.0 + truth.contention * others + truth.coherency * in_service_count * others
 
 
 def message_id(number: int) -> str:
-    """Return the id of the message with that number, in the shape of a UUID."""
+    """The id of the message with this number, in the form of a UUID."""
     return f"00000000-0000-4000-8000-{number:012x}"
 
 
 def md5_of(body: str) -> str:
-    """Return the MD5 that SQS answers with and SDKs verify."""
+    """The MD5 that SQS returns and SDKs verify."""
     return hashlib.md5(body.encode(), usedforsecurity=False).hexdigest()
 
 
 class Queue:
-    """The messages of one queue. Nothing here takes time, but time passes: see `release`."""
+    """The messages of one queue. No method takes time, but messages become visible as time passes (`release`)."""
 
     def __init__(
         self, truth: QueueTruth, attributes: Mapping[str, str], clock: Clock, chance: random.Random
@@ -154,10 +154,10 @@ class Queue:
         self._shelf: Shelf = (
             Groups() if self.is_fifo else Shards(truth.shard_count, truth.short_poll_shard_count, chance)
         )
-        self._numbers_by_deduplication_id: dict[str, tuple[float, int]] = {}  # with when each is forgotten
-        self._hidden: list[tuple[float, int, Message]] = []  # a heap, with the generation of each
+        self._numbers_by_deduplication_id: dict[str, tuple[float, int]] = {}  # with their expiry
+        self._hidden: list[tuple[float, int, Message]] = []  # a heap of: visible from, generation, message
         self.visible_count = 0  # messages that a receive could find
-        self.in_flight_count = 0  # received, not deleted, and still hidden
+        self.in_flight_count = 0  # messages received, not deleted, and still hidden
         self._sent_count = 0
         self._generation = 0
         self._waiters: deque[asyncio.Future[None]] = deque()
@@ -165,20 +165,20 @@ class Queue:
 
     @property
     def message_ids(self) -> list[str]:
-        """Of all that was sent, was not deleted and has not expired."""
+        """The ids of all messages that were sent, not deleted, and have not expired."""
         now = self._loop.time()
         return [message_id(n) for n, message in self._messages.items() if message.expires_seconds > now]
 
     @property
     def delayed_count(self) -> int:
-        """Messages that were sent and cannot be found yet."""
+        """The number of messages that were sent and cannot be found yet."""
         return len(self._messages) - self.visible_count - self.in_flight_count
 
     def number(self, name: str) -> float:
         return float(self.attributes[name])
 
     def become(self, attributes: Mapping[str, str]) -> None:
-        """Take these attributes, the others stay. Raises SqsError."""
+        """Change these attributes; the others stay. Raises SqsError."""
         for name, most in _ATTRIBUTES_MAX.items():
             value = str(attributes.get(name, "0"))  # JSON may have anything
             if not (value.isascii() and value.isdigit() and len(value) < 10 and int(value) <= most):
@@ -187,7 +187,7 @@ class Queue:
 
     @property
     def request_rate_per_second_max(self) -> float | None:
-        """Of each action; None is what the service takes."""
+        """The queue's limit for each action; None if only that of the service applies."""
         if not self.is_fifo:
             return None
         if self.attributes.get("FifoThroughputLimit") == "perMessageGroupId":
@@ -195,7 +195,7 @@ class Queue:
         return self._truth.fifo_request_rate_per_second_max
 
     def add(self, sending: Sending, delay_seconds: float) -> int:
-        """Accept a message; its number, or that of the earlier one with its deduplication id."""
+        """Accept a message; returns its number, or that of an earlier one with the same deduplication id."""
         known = self._known_number(sending.deduplication_id)
         if known is not None:
             return known
@@ -221,7 +221,7 @@ class Queue:
         return message.number
 
     def release(self) -> None:
-        """Make visible what has been hidden for long enough."""
+        """Make messages visible that have been hidden for long enough."""
         due = self._loop.time() + _DUE_SECONDS
         while self._hidden and self._hidden[0][0] <= due:
             _, generation, message = heapq.heappop(self._hidden)
@@ -229,13 +229,13 @@ class Queue:
                 self._show(message)
 
     def take(self, count_max: int, visibility_seconds: float, *, every_shard: bool) -> list[Copy]:
-        """Receive up to that many of the messages that can be found."""
+        """Receive up to `count_max` of the messages that can be found."""
         self.release()
         taken = self._shelf.take(count_max, self._may_be_given, every_shard=every_shard)
         return [self._give(message, visibility_seconds) for message in taken]
 
     async def wait_for_message(self, until_seconds: float) -> None:
-        """Return when something is visible, or at that time of the loop."""
+        """Return when a message is visible, or at this time of the loop."""
         self.release()
         if self._shelf.has_some:
             return
@@ -248,14 +248,14 @@ class Queue:
         except TimeoutError:
             pass
         except asyncio.CancelledError:
-            self._wake_receivers()  # the message that this one was woken for is the next one's
+            self._wake_receivers()  # the message for which this one was woken goes to the next
             raise
         finally:
             if waiter in self._waiters:
                 self._waiters.remove(waiter)
 
     def remove(self, receipt_handle: str) -> None:
-        """Delete by handle; an older handle succeeds and does nothing, and is refused by a FIFO queue."""
+        """Delete by handle; an older handle succeeds without effect, but a FIFO queue refuses it."""
         message = self._addressed(receipt_handle)
         if message is None:
             return
@@ -269,7 +269,7 @@ class Queue:
             self._wake_receivers()
 
     def change_visibility(self, receipt_handle: str, seconds: float) -> None:
-        """Hide the copy for that long from now on."""
+        """Hide the copy for so many seconds from now on."""
         message = self._addressed(receipt_handle)
         if message is None or message.is_visible:
             raise SqsError("MessageNotInflight", "the message is not in flight, or not by this handle")
@@ -285,7 +285,7 @@ class Queue:
         self.visible_count = self.in_flight_count = 0
 
     def _addressed(self, receipt_handle: str) -> Message | None:
-        """Find the message that this handle may act on: none if it is gone or the handle is an old one."""
+        """The message that this handle may act on; None if it is gone or the handle is old. Raises SqsError."""
         prefix, _, numbers = receipt_handle.partition(".")
         number, _, receive_count = numbers.partition(".")
         if prefix != _HANDLE_PREFIX or not (number.isdigit() and receive_count.isdigit()):
@@ -300,7 +300,7 @@ class Queue:
         return message if is_newest else None
 
     def _known_number(self, deduplication_id: str | None) -> int | None:
-        """Of the message that came with this id within the last minutes."""
+        """The number of the message that was sent with this id within the last five minutes."""
         known, now = self._numbers_by_deduplication_id, self._loop.time()
         while known and next(iter(known.values()))[0] <= now:
             del known[next(iter(known))]
@@ -362,7 +362,7 @@ class Queue:
         )
 
     def _wake_receivers(self) -> None:
-        """Wake as many of the waiting receives as there are messages, and set the timer for the next."""
+        """Wake as many waiting receives as there are messages, and set the timer for the next message."""
         if not self._waiters:
             return
         self.release()
@@ -397,10 +397,10 @@ class Queue:
 
 @dataclass(slots=True)
 class Counts:
-    """What the service has done."""
+    """Counters of what the service has done."""
 
     request_count: int = 0
-    billed_request_count: int = 0  # by chunks of 64 KiB, as AWS does
+    billed_request_count: int = 0  # by chunks of 64 KiB, like AWS
     throttled_count: int = 0
     by_action: Counter[tuple[str, str]] = field(default_factory=Counter)  # (queue, action)
 
@@ -423,23 +423,23 @@ class SqsService:
         self._allowances: dict[tuple[str, str], RequestAllowance] = {}
 
     def become(self, truth: QueueTruth) -> None:
-        """From now on requests cost something else; queues stay as they are."""
+        """Change the truth of requests from now on; queues stay as they are."""
         self.truth = truth
         self._allowances.clear()
 
     def queue(self, name: str) -> Queue:
-        """Return the queue itself, at once."""
+        """The queue itself, without taking time. Raises SqsError."""
         queue = self._queues.get(name)
         if queue is None:
             raise SqsError("QueueDoesNotExist", f"there is no queue {name}")
         return queue
 
     def queue_names(self, prefix: str = "") -> list[str]:
-        """Names of the queues, at once."""
+        """The names of the queues, without taking time."""
         return sorted(name for name in self._queues if name.startswith(prefix))
 
     async def create_queue(self, name: str, attributes: Mapping[str, str]) -> None:
-        """CreateQueue; the same name with the same attributes again is no error."""
+        """CreateQueue; repeating it with the same attributes is no error."""
         await self.small_request(name, "create_queue")
         if name.endswith(FIFO_SUFFIX) != (attributes.get("FifoQueue") == "true"):
             raise SqsError(
@@ -470,7 +470,7 @@ class SqsService:
         }
 
     async def send(self, name: str, sendings: Sequence[Sending]) -> list[int]:
-        """SendMessage or SendMessageBatch; the numbers of the messages."""
+        """SendMessage or SendMessageBatch; returns the numbers of the messages."""
         queue = self.queue(name)
         size_bytes = sum(len(sending.body.encode()) for sending in sendings)
         if size_bytes > queue.number("MaximumMessageSize"):
@@ -496,7 +496,7 @@ class SqsService:
         wait_seconds: float | None = None,
         visibility_seconds: float | None = None,
     ) -> list[Copy]:
-        """ReceiveMessage. A wait of 0 is a short poll; None is what the queue says."""
+        """ReceiveMessage. A wait of 0 is a short poll; None is the queue's default."""
         queue = self.queue(name)
         wait = queue.number("ReceiveMessageWaitTimeSeconds") if wait_seconds is None else wait_seconds
         hide = queue.number("VisibilityTimeout") if visibility_seconds is None else visibility_seconds
@@ -506,7 +506,7 @@ class SqsService:
             raise SqsError(
                 "OverLimit", f"{self.truth.in_flight_max} messages are in flight: delete some first"
             )
-        self._in_service_count -= 1  # a parked receive is no load
+        self._in_service_count -= 1  # a receive that waits is no load
         copies, taken_at = await self._take(queue, message_count_max, wait, hide, half_at)
         self._in_service_count += 1
         fill_seconds = len(copies) * self.truth.receive.message_seconds
@@ -516,7 +516,7 @@ class SqsService:
         return copies
 
     async def delete(self, name: str, receipt_handles: Sequence[str]) -> list[SqsError | None]:
-        """DeleteMessage or DeleteMessageBatch; for each handle what was wrong with it."""
+        """DeleteMessage or DeleteMessageBatch; returns the error for each handle, or None."""
         queue = self.queue(name)
         half_at, half_seconds = await self._begin("delete", name, self.truth.delete, len(receipt_handles), 0)
         results: list[SqsError | None] = []
@@ -547,7 +547,7 @@ class SqsService:
     async def _take(
         self, queue: Queue, count_max: int, wait_seconds: float, hide_seconds: float, at: float
     ) -> tuple[list[Copy], float]:
-        """Take what can be found, after a wait if need be; the copies, and when they were found."""
+        """Take what can be found, waiting if necessary; returns the copies, and when they were found."""
         if wait_seconds <= 0:
             return queue.take(count_max, hide_seconds, every_shard=False), at
         until = at + wait_seconds
@@ -561,9 +561,9 @@ class SqsService:
     async def _begin(
         self, action: str, queue_name: str, truth: ActionTruth, message_count: int, size_bytes: int
     ) -> tuple[float, float]:
-        """Pass the first half of a request, or all of it and refuse; when that was due, and the other half.
+        """Wait for the first half of a request, or refuse it; returns when that half was due, and the other's seconds.
 
-        What follows is timed from when it was due, so that a late timer delays an answer once and not twice.
+        The other half is timed from when the first was due, so that a late timer delays an answer once, not twice.
         """
         self.counts.add(queue_name, action, size_bytes)
         started_at = asyncio.get_running_loop().time()
@@ -586,7 +586,7 @@ class SqsService:
         return started_at + seconds / 2, seconds / 2
 
     def _allowances_of(self, queue_name: str, action: str, truth: ActionTruth) -> list[RequestAllowance]:
-        """Of the service as a whole, and of the queue."""
+        """The limits that apply: that of the service as a whole, and that of the queue."""
         rates = {("", action): truth.request_rate_per_second_max}
         rates[queue_name, action] = self.queue(queue_name).request_rate_per_second_max
         return [
@@ -614,7 +614,7 @@ class SqsService:
 
 
 def _fifo_sending(sending: Sending, queue: Queue) -> Sending:
-    """With the deduplication id that counts. Raises SqsError when something is missing."""
+    """The message with its effective deduplication id. Raises SqsError if something is missing."""
     if sending.group is None:
         raise SqsError("MissingParameter", "the request needs MessageGroupId")
     if sending.delay_seconds is not None:

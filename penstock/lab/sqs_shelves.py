@@ -1,7 +1,7 @@
 """Knows where the visible messages of an SQS queue are, and which of them a receive may find.
 
 A FIFO queue keeps the order within each message group: a receive takes the messages of a group in order, and while any
-of them is in flight nobody gets another of that group.
+of them is in flight, no receive gets another of that group.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Protocol
 
 @dataclass(slots=True, eq=False)
 class Message:
-    """One that was sent, wherever it is."""
+    """A message that was sent, whatever its state."""
 
     number: int
     body: str
@@ -30,7 +30,7 @@ class Message:
     expires_seconds: float
     first_received_at: datetime | None = None
     receive_count: int = 0
-    hidden_generation: int = 0  # which entry of the queue's hidden heap is the true one
+    hidden_generation: int = 0  # of the valid entry in the queue's heap of hidden messages
     is_visible: bool = False
     is_deleted: bool = False
 
@@ -42,7 +42,7 @@ class Shelf(Protocol):
     def has_some(self) -> bool: ...
 
     def visible_from(self, message: Message, seconds: float) -> float:
-        """When a new message that has spread at this time of the loop may be seen."""
+        """The time of the loop from which a new message may be seen, if it has spread at `seconds`."""
         ...
 
     def put(self, message: Message) -> None: ...
@@ -50,18 +50,18 @@ class Shelf(Protocol):
     def take(
         self, count_max: int, is_there: Callable[[Message], bool], *, every_shard: bool
     ) -> list[Message]:
-        """Take off what a receive finds; what is no longer there is dropped."""
+        """Remove and return the messages that a receive finds; those that no longer exist are dropped."""
         ...
 
     def settle(self, message: Message) -> None:
-        """A message that was taken is deleted, or will be put again."""
+        """Note that a message that was taken has been deleted, or will be put again."""
         ...
 
     def clear(self) -> None: ...
 
 
 class Shards:
-    """A standard queue: spread over servers, of which a short poll asks a few."""
+    """A standard queue, spread over servers (shards), of which a short poll asks a few."""
 
     def __init__(self, count: int, short_poll_count: int, chance: Random) -> None:
         self._chance = chance
@@ -91,7 +91,7 @@ class Shards:
         return taken
 
     def settle(self, message: Message) -> None:
-        """No message holds up another."""
+        """Nothing to do: messages do not wait for each other."""
 
     def clear(self) -> None:
         for shard in self._shards:
@@ -107,14 +107,14 @@ class Shards:
 
 @dataclass(slots=True)
 class _Group:
-    waiting: list[tuple[int, Message]] = field(default_factory=list)  # a heap: the earliest sent first
+    waiting: list[tuple[int, Message]] = field(default_factory=list)  # a heap, the earliest sent first
     in_flight_count: int = 0
-    hidden_count: int = 0  # sent and not yet spread
+    hidden_count: int = 0  # sent and not yet spread, or to be put again
     visible_from_seconds: float = -math.inf
 
 
 class Groups:
-    """A FIFO queue: within a group the earliest first, and none while another is in flight."""
+    """A FIFO queue: within a group the earliest message first, and none while another is in flight."""
 
     def __init__(self) -> None:
         self._groups: dict[str, _Group] = {}
@@ -141,7 +141,7 @@ class Groups:
         count_max: int,
         is_there: Callable[[Message], bool],
         *,
-        every_shard: bool,  # noqa: ARG002  # order needs all of them
+        every_shard: bool,  # noqa: ARG002  # order needs all shards
     ) -> list[Message]:
         taken: list[Message] = []
         for name in list(self._open):
@@ -165,7 +165,7 @@ class Groups:
         self._open.clear()
 
     def _look(self, name: str) -> None:
-        """Open or close the group; forget it when it is empty."""
+        """Open or close the group, and remove it if it is empty."""
         group = self._groups[name]
         if group.waiting and not group.in_flight_count:
             self._open.setdefault(name)

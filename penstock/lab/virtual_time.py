@@ -1,11 +1,11 @@
-"""Knows time that jumps: an event loop on which a week passes as fast as its events can be handled.
+"""Knows virtual time: an event loop on which a week passes as fast as its events can be handled.
 
-Everything that sleeps with asyncio runs on it unchanged. When no callback is ready, the clock is set to the
-next timer. There are no sockets and no threads in this world: work for the executor runs at once, in place,
-so the order of events depends on nothing outside.
+Everything that sleeps with asyncio runs on it unchanged. If no callback is ready, the clock jumps to the next timer.
+There are no sockets and no threads: work for the executor runs at once, in place, so that the order of events depends
+on nothing outside.
 """
 
-# ruff: noqa: SLF001  # what the loop does in its turns is private to asyncio, and the same since 3.8
+# ruff: noqa: SLF001  # the internals of asyncio's loop are private, but unchanged since 3.8
 from __future__ import annotations
 
 import asyncio
@@ -19,17 +19,17 @@ from typing import Any, TypeVar
 
 ResultT = TypeVar("ResultT")
 
-# Timers this close fire together. Above the spacing of floats in the first ten years, or it would spin.
+# Timers this close fire together. It exceeds the spacing of floats for ten years; otherwise the loop would spin.
 _RESOLUTION_SECONDS = 1e-7
-_CANCELLED_COUNT_MAX = 50  # timers, and as many as there are others
+_CANCELLED_COUNT_MAX = 50  # timers, besides half of all that are scheduled
 
 
 class StalledError(RuntimeError):
-    """Somebody waits for something that can no longer happen."""
+    """A task waits for something that can no longer happen."""
 
 
 class _TimeJump(selectors.BaseSelector):
-    """In the place of waiting for sockets: moves the clock of its loop to the next timer."""
+    """Moves the clock of its loop to the next timer instead of waiting for sockets."""
 
     def __init__(self) -> None:
         self.loop: VirtualTimeLoop | None = None
@@ -55,7 +55,7 @@ class _TimeJump(selectors.BaseSelector):
 
 
 class _Timer(asyncio.TimerHandle):
-    """One that is made and compared a hundred million times."""
+    """A fast timer: it is created and compared a hundred million times."""
 
     __slots__ = ()
 
@@ -91,11 +91,11 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._clock_resolution = _RESOLUTION_SECONDS
 
     def time(self) -> float:
-        """Virtual seconds since the loop was made."""
+        """Virtual seconds since the loop was created."""
         return self._virtual_seconds
 
     def jump(self) -> None:
-        """Set the clock to the next timer; raises StalledError when there is none."""
+        """Set the clock to the next timer; raises StalledError if there is none."""
         timers: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]  # of BaseEventLoop
         if not timers:
             raise StalledError(
@@ -118,9 +118,9 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return timer
 
     def _run_once(self) -> None:
-        """Turns of asyncio's own loop until it is stopped, without what sockets and debugging need.
+        """Iterations of asyncio's own loop until it is stopped, without what sockets and debugging need.
 
-        In the same order, so that worlds stay what they were: whatever is ready, and then timers as the heap has them.
+        The order is the same, so that worlds behave the same: what is ready, and then timers in the heap's order.
         """
         loop: Any = self  # Any: what is private to BaseEventLoop
         ready, scheduled = loop._ready, loop._scheduled
@@ -143,7 +143,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
                     handle._run()
 
     def _forget_cancelled(self) -> None:
-        """Where most timers are those that nobody waits for."""
+        """Remove cancelled timers from the heap, when they are the majority."""
         loop: Any = self  # Any: what is private to BaseEventLoop
         for timer in loop._scheduled:
             timer._scheduled = not timer._cancelled
@@ -157,17 +157,17 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         func: Callable[..., ResultT],
         *args: Any,
     ) -> asyncio.Future[ResultT]:
-        """Run `func` now, in this thread, whatever the executor."""
+        """Run `func` at once in this thread, whatever the executor."""
         future: asyncio.Future[ResultT] = self.create_future()
         try:
             future.set_result(func(*args))
-        except Exception as error:  # noqa: BLE001  # the future carries it to whoever awaits, as an executor's does
+        except Exception as error:  # noqa: BLE001  # the future raises it where it is awaited
             future.set_exception(error)
         return future
 
 
 class VirtualClock:
-    """The clock of a virtual world: `penstock.clock.Clock` on a loop's time."""
+    """A `penstock.clock.Clock` on the time of a loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, start_at: datetime) -> None:
         self._loop = loop
@@ -180,16 +180,16 @@ class VirtualClock:
         return self._start_at + timedelta(seconds=self._loop.time())
 
     def step(self, seconds: float) -> None:
-        """Set the date forward, or back; what is elapsed stays what it is."""
+        """Set the date forward or back; elapsed time is not affected."""
         self._start_at += timedelta(seconds=seconds)
 
 
 def run_virtually(
     main: Callable[[VirtualClock], Coroutine[Any, Any, ResultT]], *, start_at: datetime
 ) -> ResultT:
-    """Run `main` to its end in a world of its own time, which begins at `start_at` (aware, UTC).
+    """Run `main` to its end in virtual time, which begins at `start_at` (aware, UTC).
 
-    Not from within a running event loop: there, call it through `asyncio.to_thread`.
+    It cannot be called within a running event loop; there, use `asyncio.to_thread`.
     """
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         return runner.run(main(VirtualClock(runner.get_loop(), start_at)))

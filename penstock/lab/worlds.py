@@ -1,4 +1,4 @@
-"""Knows some worlds by name: a path to S3 and a queue service each, with what makes it worth visiting."""
+"""Knows the named worlds: each has a path to S3 and a queue service, and a sentence on what is special about it."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from penstock.units import GiB, MiB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """All that is true in one place of the lab."""
+    """The truth of one place of the lab."""
 
     name: str
-    story: str  # one sentence: what is to be found out here
-    link: LinkTruth  # of writes to S3
+    story: str  # one sentence on what there is to find out
+    link: LinkTruth  # for writes to S3
     queue: QueueTruth
-    inbound: LinkTruth | None = None  # of reads; None is as writes
+    inbound: LinkTruth | None = None  # for reads; None is the same as for writes
 
 
 def _world(*, name: str, story: str, link: LinkTruth, reads: dict[str, Any], queue: QueueTruth) -> World:
-    """One whose reads are as its writes but for these."""
+    """A world in which reads differ from writes in these fields."""
     return World(name=name, story=story, link=link, queue=queue, inbound=replace(link, **reads))
 
 
@@ -68,7 +68,7 @@ DEMO = _world(
     ),
 )
 
-_NEAR_READS = {  # 30 ms, as of writes, and 90 MB/s are what AWS's own transfer manager assumes of a GET
+_NEAR_READS = {  # AWS's own transfer manager assumes 30 ms, as for writes, and 90 MB/s for a GET
     "connection_rate_bytes_per_second": 90e6,
     "service_latency_sigma": 0.5,
     "straggler_seconds": 1.0,
@@ -229,7 +229,7 @@ IMPATIENT = World(
         host_rate_bytes_per_second=400e6,
         service_latency_seconds_median=0.030,
         service_latency_sigma=0.35,
-        patience_bytes=12e9,  # users tell of 18 to 30 GB
+        patience_bytes=12e9,  # users report 18 to 30 GB
         refusal_seconds=120.0,
     ),
     queue=_ORDINARY_QUEUE,

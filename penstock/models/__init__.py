@@ -1,1 +1,1 @@
-"""Computes: what is known about each operation. No clock, no I/O, no hidden chance."""
+"""Computes: what is known about each operation. No clock, no I/O, no random numbers beyond a seed."""

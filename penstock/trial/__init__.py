@@ -1,1 +1,1 @@
-"""The daemon in the lab: the demo, and the seams through which probes and experiments reach simulated services."""
+"""The daemon in the lab: the demo, and the interfaces through which probes and experiments reach the lab's services."""

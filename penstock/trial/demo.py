@@ -1,8 +1,7 @@
-"""Knows the demo: a real daemon on a lab link learns, is asked as an application asks, and is proved right or wrong.
+"""Knows the demo: a real daemon learns the lab, is asked like by an application, and its advice is put to the test.
 
-Everything that is shown was measured: the daemon is a process of its own that probes the lab's S3 and SQS over HTTP;
-the proof is made with plain boto3: with its defaults, with the advice, and with the setting that the physics of the lab
-make the best.
+All results are measured. The daemon is a process of its own that probes the lab's S3 and SQS over HTTP. The proof is
+made with plain boto3: with its defaults, with the advice, and with the setting that is optimal by the lab's physics.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.client.operations import Operation
 
 FACES: Mapping[str, Face] = {face.row.name: face for face in (upload.FACE, download.FACE, delivery.FACE)}
-"""By operation; what is learned is proved in this order."""
+"""By operation, in the order of the proofs."""
 LEARNING_SECONDS_MAX = 80.0
 OBSERVATION_COUNT_ENOUGH = 8  # of each operation
 _POLL_SECONDS = 0.25
@@ -58,7 +57,7 @@ host_network_fraction_max = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoResult:
-    """What the demo prints as one document."""
+    """The result of the demo, which it prints as one document."""
 
     proofs: Mapping[str, Proof]  # by operation
     costs: Mapping[str, Mapping[str, float]]  # by operation: what the probes would have cost on AWS
@@ -66,13 +65,13 @@ class DemoResult:
     duration_seconds: float
 
     def document(self) -> dict[str, Any]:
-        """As JSON values: each proof under the name of its operation."""
+        """The result as JSON values, with each proof under the name of its operation."""
         document = asdict(self)
         return {**document.pop("proofs"), **document}
 
 
 def play(tell: Tell, *, seed: int = 1) -> DemoResult:
-    """Play the whole demo. Raises StageError when a process of it fails; leaves nothing behind, also on Ctrl-C."""
+    """Play the whole demo. Raises StageError if one of its processes fails; leaves nothing behind, even on Ctrl-C."""
     started = time.monotonic()
     with contextlib.ExitStack() as stage:
         directory = Path(stage.enter_context(_temporary_directory()))
@@ -102,7 +101,7 @@ def play(tell: Tell, *, seed: int = 1) -> DemoResult:
 
 
 def _temporary_directory() -> tempfile.TemporaryDirectory[str]:
-    """Where the system puts such things, unless a socket's path would be too long there."""
+    """A directory in the system's usual place, or in /tmp if a socket's path would be too long there."""
     is_short = len(tempfile.gettempdir()) <= _TEMPORARY_PATH_LENGTH_MAX
     return tempfile.TemporaryDirectory(prefix="penstock-demo-", dir=None if is_short else "/tmp")  # noqa: S108
 
@@ -131,7 +130,7 @@ def _section(face: Face) -> str:
 
 
 def _learn(tell: Tell, socket_path: Path, check: Callable[[], None]) -> float:
-    """Watch the daemon until it has measured enough of each operation; returns how long that took."""
+    """Watch the daemon until it has enough observations of each operation; returns how many seconds that took."""
     started, told_count = time.monotonic(), 0
     while time.monotonic() - started < LEARNING_SECONDS_MAX:
         check()
@@ -142,7 +141,7 @@ def _learn(tell: Tell, socket_path: Path, check: Callable[[], None]) -> float:
                 tell(Told(step="learn", sentence=cycle["sentence"]))
             told_count = status["cycle_count"]
             counts = [context["observation_count"] for context in status["contexts"]]
-            if counts and min(counts) >= OBSERVATION_COUNT_ENOUGH:  # none are known before it has begun
+            if counts and min(counts) >= OBSERVATION_COUNT_ENOUGH:  # empty before the daemon has begun
                 break
         time.sleep(_POLL_SECONDS)
     return time.monotonic() - started
@@ -154,7 +153,7 @@ def _probe_counts(socket_path: Path) -> dict[str, int]:
 
 
 def _costs(tell: Tell, socket_path: Path) -> dict[str, Mapping[str, float]]:
-    """What `penstock status` says of each operation."""
+    """The costs of each operation, as in `penstock status`."""
     status = status_of(socket_path) or {"costs": {}}
     costs = {name: cost["spent"] for name, cost in status["costs"].items()}
     for name, spent in costs.items():
@@ -165,7 +164,7 @@ def _costs(tell: Tell, socket_path: Path) -> dict[str, Mapping[str, float]]:
 
 
 def _ask(tell: Tell, directory: Path) -> dict[str, Advice]:
-    """Ask as an application would."""
+    """Ask for advice on each operation, as an application would."""
     adviser = Adviser(
         socket=str(directory / "run/penstock.sock"), snapshot=str(directory / "run/recommendations.json")
     )

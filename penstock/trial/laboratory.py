@@ -1,4 +1,4 @@
-"""Knows the lab as anybody uses it: servers, a bucket, a queue, and the environment by which any SDK finds them."""
+"""Knows the lab as users start it: servers, a bucket, a queue, and the environment by which any SDK finds them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from penstock.trial.stage import CREDENTIALS, lab_endpoint
 BUCKET = "lab"
 QUEUE_NAME = "lab"
 FOREIGN = ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL")
-"""Variables that would lead elsewhere, or take a real token to the lab."""
+"""Variables that would lead elsewhere, or send a real token to the lab."""
 _TIMEOUT_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Laboratory:
-    """Where everything is."""
+    """A running lab: its world, endpoints and queue."""
 
     world: World
     s3_endpoint_url: str
@@ -33,7 +33,7 @@ class Laboratory:
     queue_url: str
 
     def environment(self, existing: Mapping[str, str]) -> dict[str, str]:
-        """The variables to set, so that SDKs and command lines of AWS speak with the lab and with nobody else."""
+        """The variables to set, so that AWS SDKs and command lines speak only with the lab."""
         without_proxy = existing.get("no_proxy") or existing.get("NO_PROXY") or ""
         host = urlsplit(self.s3_endpoint_url).hostname or HERE
         if host not in without_proxy.split(","):
@@ -41,7 +41,7 @@ class Laboratory:
         return {
             "AWS_ENDPOINT_URL_S3": self.s3_endpoint_url,
             "AWS_ENDPOINT_URL_SQS": self.sqs_endpoint_url,
-            "S3_ENDPOINT_URL": self.s3_endpoint_url,  # s5cmd reads no other
+            "S3_ENDPOINT_URL": self.s3_endpoint_url,  # the only one that s5cmd reads
             "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "false",
             **CREDENTIALS,
             "AWS_REGION": REGION,
@@ -55,7 +55,7 @@ class Laboratory:
 
 @contextlib.contextmanager
 def laboratory(world: World, *, address: str = HERE, port: int = 0) -> Iterator[Laboratory]:
-    """The servers for as long as the context lasts: of S3 on the port, of SQS on the next. Raises StageError."""
+    """Run the servers while the context lasts: S3 on the port, SQS on the next one. Raises StageError."""
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-lab-")))
         s3 = stack.enter_context(lab_endpoint("s3", world, directory, address=address, port=port))
@@ -80,7 +80,7 @@ def laboratory(world: World, *, address: str = HERE, port: int = 0) -> Iterator[
 
 
 def _ask(request: urllib.request.Request) -> bytes:
-    """By no proxy."""
+    """The body of the response, without using a proxy."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(request, timeout=_TIMEOUT_SECONDS) as response:
         body: bytes = response.read()

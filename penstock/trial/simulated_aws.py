@@ -1,4 +1,4 @@
-"""Knows how to be the outside of the probes in virtual time: their seams, onto the lab's services."""
+"""Knows how the probes' interfaces to AWS are implemented on the lab's services, in virtual time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MISSING = frozenset({"NoSuchKey", "NoSuchUpload", "QueueDoesNotExist"})
 
 
 class _AsRequestErrors:
-    """What the lab raises, as the seams tell it; one for all, because there are millions of requests."""
+    """Translates errors of the lab into those of the interfaces; a single object, because requests are millions."""
 
     def __enter__(self) -> None:
         pass
@@ -101,7 +101,7 @@ class SimulatedObjectStore:
         return Tagged(stored.body.read(0, size_bytes), stored.body.etag)
 
     async def put_if(self, bucket: str, key: str, body: bytes, etag: str | None) -> str:
-        """See the seam. What is there when the body has arrived is what counts."""
+        """See `ObjectStore`. The condition is checked when the body has arrived."""
         with _AS_REQUEST_ERRORS:
             await self._service.small_request(bucket)
             await self._service.uplink.carry(len(body))

@@ -1,4 +1,4 @@
-"""Knows how the lab and a real daemon are started as processes of their own, and ended whatever happens."""
+"""Knows how the lab and a real daemon are run as processes of their own, and ended whatever happens."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from penstock.processes.interruption import held_off
 
 START_SECONDS_MAX = 120.0
 STOP_SECONDS_MAX = 60.0
-_ANSWER_SECONDS_MAX = 30.0  # it takes milliseconds, but for a machine that stops
+_ANSWER_SECONDS_MAX = 30.0  # an answer takes milliseconds, unless the machine stalls
 _POLL_SECONDS = 0.1
 _LOG_LINE_COUNT = 40
 
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "lab",
-    "AWS_SECRET_ACCESS_KEY": "lab-secret",  # as long as any server wants it
+    "AWS_SECRET_ACCESS_KEY": "lab-secret",  # long enough for servers that require a length
     "AWS_EC2_METADATA_DISABLED": "true",
 }
-"""Whatever the lab accepts; it checks no signature."""
+"""Arbitrary credentials: the lab checks no signatures."""
 
 
 class StageError(RuntimeError):
-    """A process of the stage did not start or died; the message holds the end of its log."""
+    """A process of the stage did not start or died; the message contains the end of its log."""
 
 
 @contextlib.contextmanager
 def lab_endpoint(
     service: str, world: World, directory: Path, *, address: str = HERE, port: int = 0
 ) -> Iterator[str]:
-    """The URL of the lab's S3 (``"s3"``) or SQS (``"sqs"``), served by a process of its own."""
+    """Serve the lab's S3 (``"s3"``) or SQS (``"sqs"``) in a process of its own; yields its URL. Raises StageError."""
     truth = directory / f"{service}-truth.json"
     truth.write_text(truth_json(world.link if service == "s3" else world.queue))
     command = [sys.executable, "-m", "penstock.lab.server", service, "--truth", str(truth)]
@@ -56,7 +56,7 @@ def lab_endpoint(
 
 
 class Process:
-    """A child that is read from, and ended with its whole group."""
+    """A child process whose output is read, and which is ended with its whole process group."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         self._name = " ".join(command[1:4])
@@ -66,7 +66,7 @@ class Process:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            start_new_session=True,  # Ctrl-C is ours to pass on, in order
+            start_new_session=True,  # so that Ctrl-C does not reach children, which are ended in order
             env={**os.environ, **CREDENTIALS, **environment},
         )
         self._log: deque[str] = deque(maxlen=_LOG_LINE_COUNT)
@@ -76,11 +76,11 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """Of the child."""
+        """The process id of the child."""
         return self._process.pid
 
     def first_line(self) -> str:
-        """The line that says it is ready. Raises StageError."""
+        """The first line of output, which says that the child is ready. Raises StageError if there is none."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
@@ -88,17 +88,17 @@ class Process:
         return line
 
     def check(self) -> None:
-        """Raise StageError when it is dead."""
+        """Raise StageError if the child has ended."""
         if self._process.poll() is not None:
             raise self.failure(f"ended with status {self._process.returncode}")
 
     def failure(self, what: str) -> StageError:
-        """The error that says what happened, with the end of the log."""
+        """An error that says what happened, with the end of the log."""
         self._reader.join(timeout=1.0)
         return StageError(f"{self._name} {what}; its log ends:\n" + "".join(self._log))
 
     def stop(self) -> None:
-        """Ask it to end, then insist; a second Ctrl-C ends the patience."""
+        """Ask the child to end, and kill it if it does not in time; a second Ctrl-C kills it at once."""
         self._process.terminate()
         try:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -118,13 +118,13 @@ class Process:
                 stream.close()
 
     def _keep_log(self, stream: IO[str]) -> None:
-        with contextlib.suppress(ValueError):  # closed under our feet at the end
+        with contextlib.suppress(ValueError):  # the stream is closed at the end
             self._log.extend(stream)
 
 
 @contextlib.contextmanager
 def process(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Iterator[Process]:
-    """A child process for as long as the context lasts."""
+    """Run a child process while the context lasts."""
     child = None
     try:
         with held_off():
@@ -137,7 +137,7 @@ def process(command: Sequence[str], environment: Mapping[str, str] | None = None
 
 @contextlib.contextmanager
 def daemon(configuration_file: Path, socket_path: Path) -> Iterator[Process]:
-    """A real `penstockd` that answers on its socket. Raises StageError when it does not start."""
+    """Run a real `penstockd` that answers on its socket. Raises StageError if it does not start."""
     with process(
         [sys.executable, "-m", "penstock.daemon.main", "--config", str(configuration_file)]
     ) as child:
@@ -151,7 +151,7 @@ def daemon(configuration_file: Path, socket_path: Path) -> Iterator[Process]:
 
 
 def status_of(socket_path: Path) -> dict[str, Any] | None:
-    """What the daemon says of itself; None while nobody answers (Any: JSON)."""
+    """The daemon's status document; None while no daemon answers (Any: JSON)."""
     try:
         answer = ask(str(socket_path), "GET", "/v1/status", timeout_seconds=_ANSWER_SECONDS_MAX)
     except NoDaemonError:

@@ -1,1 +1,1 @@
-"""Knows how anything is learned from few noisy measurements: the knowledge of no operation."""
+"""Knows how to learn from few noisy measurements, whatever the operation."""

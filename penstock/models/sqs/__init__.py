@@ -1,1 +1,1 @@
-"""Knows SQS: what a queue costs a client, how that is learned, and how its collapse is seen coming."""
+"""Knows SQS: what a queue costs a client, how that is learned, and how its collapse is predicted."""

@@ -1,1 +1,1 @@
-"""What the lab shows of itself to each operation: how the demo proves its advice, and what is the best there."""
+"""One face of the lab for each operation: how the demo proves its advice, and the best that the lab allows."""

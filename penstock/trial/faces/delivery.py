@@ -1,4 +1,4 @@
-"""Knows how a delivery's advice is proved: a queue driven by plain boto3 without and with it, beside its best."""
+"""Knows how advice for a queue is proved: plain boto3 drives it without and with the advice, beside the known best."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MEASURED_SECONDS = 12.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryProof:
-    """The same queue driven by plain boto3 without and with advice, beside what it can do at best."""
+    """A queue driven by plain boto3 without and with advice, beside the best that it can do."""
 
     default_setting: Mapping[str, float]
     default_messages_per_second: float
@@ -92,15 +92,15 @@ def _prove(stage: Stage, advice: Advice, probe_count: int) -> DeliveryProof:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _QueueRun:
-    """What came of driving the queue for a while."""
+    """The result of driving the queue for a while."""
 
-    goodput_messages_per_second: float  # distinct messages deleted, over the measured time
-    duplicate_count: int  # of all of it, as what follows
-    throttled_count: int
+    goodput_messages_per_second: float  # distinct messages deleted in the measured time
+    duplicate_count: int  # in the whole run
+    throttled_count: int  # likewise
 
 
 class _InThreads:
-    """A client of boto3, each of whose requests is made by a thread, as those of an application are."""
+    """A boto3 client that makes each request in a thread, as an application does."""
 
     def __init__(self, client: Any, pool: ThreadPoolExecutor) -> None:
         self._client, self._pool = client, pool
@@ -137,7 +137,7 @@ async def _driven(clients: Clients, url: str, conduct: Conduct) -> _QueueRun:
             means=Means(patience=patience, bodies=Bodies(MESSAGE_SIZE_BYTES)),
         )
         await application.drive(seconds, lambda _: None)
-    began_seconds = WARM_UP_SECONDS + 0.5  # a sample comes a little after its second
+    began_seconds = WARM_UP_SECONDS + 0.5  # samples are taken slightly after each full second
     tally, ended_seconds = application.tally, began_seconds + MEASURED_SECONDS
     return _QueueRun(
         goodput_messages_per_second=tally.rate_between("deleted_count", began_seconds, ended_seconds),

@@ -1,4 +1,4 @@
-"""Knows how a download's advice is proved in the demo."""
+"""Knows how advice for downloads is proved in the demo."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PUTTING_THREAD_COUNT = 64
 
 
 class DownloadProof(TransferProof):
-    """Of downloads."""
+    """The proof of advice for downloads."""
 
     size_knob = "range_size_bytes"
     title = "an object of {size}, read"
@@ -48,20 +48,23 @@ def _prove(stage: Stage, advice: Advice, probe_count: int) -> TransferProof:
 
 
 class _Zeros:
-    """A file of so many zeros that is read once."""
+    """A file of zeros of this size, to be read once."""
 
     def __init__(self, size_bytes: int) -> None:
         self._left = size_bytes
 
     def read(self, count: int = -1) -> bytes:
-        """The next of them."""
+        """The next zeros."""
         count = self._left if count < 0 else min(count, self._left)
         self._left -= count
         return bytes(count)
 
 
 def _download(file: Path, client: Any, config: Any) -> float:
-    """Into a file: what cannot seek, such as /dev/null, boto3 fills from ten ranges at a time, whatever it is told."""
+    """Download into a file, because boto3 uses ten ranges at a time for what cannot seek, such as /dev/null.
+
+    Returns bytes per second.
+    """
     started = time.perf_counter()
     client.download_file(BUCKET, _KEY, str(file), Config=config)
     rate = OBJECT_SIZE_BYTES / (time.perf_counter() - started)

@@ -1,4 +1,4 @@
-"""Knows what the demo has to know of an operation: its face in the lab."""
+"""Knows the form of a face: what the demo has to know about an operation in the lab."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BUCKET = "penstock-demo"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """One line of the story, as it happens."""
+    """One line of the demo's output, as it happens."""
 
     step: str  # "start", "learn", "advise", "cost", "prove", "done"
     sentence: str
@@ -35,11 +35,11 @@ class Clients:
     sqs_endpoint_url: str
 
     def s3(self, config: Any = None) -> Any:
-        """S3; `config` is a botocore Config."""
+        """A client of S3; `config` is a botocore Config."""
         return self._client("s3", self.s3_endpoint_url, config)
 
     def sqs(self, connection_count: int) -> Any:
-        """SQS with room for that many connections."""
+        """A client of SQS with a pool of at least `connection_count` connections."""
         from botocore.config import Config
 
         return self._client(
@@ -63,7 +63,7 @@ class Clients:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """Where a proof is made."""
+    """What a proof works with."""
 
     tell: Tell
     clients: Clients
@@ -72,7 +72,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """A proof as people read it: a table, and what follows from it."""
+    """A proof as shown to people: a table, and its conclusion."""
 
     title: str
     headings: Sequence[str]
@@ -81,26 +81,26 @@ class Shown:
 
 
 class Proof(Protocol):
-    """A dataclass of JSON values: plain boto3 without and with advice, beside the best that the physics allow."""
+    """A dataclass of JSON values: plain boto3 without and with advice, beside the best that the physics allows."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     def shown(self) -> Shown:
-        """For people."""
+        """The proof as shown to people."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Face:
-    """How the lab meets one operation."""
+    """One operation in the lab."""
 
     row: Operation[Any, Any]
-    section: Mapping[str, Any]  # of the demo's configuration, as TOML and JSON both write it
+    section: Mapping[str, Any]  # of the demo's configuration, with values written alike in TOML and JSON
     payload_size_bytes: int
     demand: Demand
-    prove: Callable[[Stage, Advice, int], Proof]  # with the number of probes that the advice rests on
+    prove: Callable[[Stage, Advice, int], Proof]  # given the number of probes behind the advice
 
 
 def times(ratio: float) -> str:
-    """``2.74 x``: over what boto3 does by itself."""
+    """``2.74 x``: a ratio to boto3's default."""
     return f"{ratio:.2f} x"

@@ -1,4 +1,4 @@
-"""Knows how the advice for moving an object is proved: plain boto3 without it, with it, and as the link's best."""
+"""Knows how advice for moving an object is proved: plain boto3 without it, with it, and at the link's optimum."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from penstock.units import counted, format_bytes, format_rate
 ROUND_COUNT = 2
 
 Move = Callable[[Any, Any], float]
-"""Move the object once: with this client and TransferConfig; bytes per second."""
+"""Move the object once with a client and a TransferConfig; returns bytes per second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferProof:
-    """The same object by plain boto3 without advice, with it and as would be best, beside what the link can do."""
+    """An object moved by plain boto3 without advice, with it and at the optimum, beside what the link can do."""
 
-    size_knob: ClassVar[str]  # the knob that is no thread count
+    size_knob: ClassVar[str]  # the knob of the request size
     title: ClassVar[str]
 
     object_size_bytes: int
@@ -77,9 +77,9 @@ class TransferProof:
         advised: tuple[Any, Any],
         optimum: Optimum,
     ) -> TransferProof:
-        """Move the object as boto3 does by itself, and in turns as advised and with the setting of the optimum.
+        """Move the object with boto3's default, and then in turn with the advice and with the optimal setting.
 
-        What is advised is a client and a TransferConfig.
+        `advised` is a client and a TransferConfig.
         """
         from boto3.s3.transfer import TransferConfig
         from botocore.config import Config
@@ -116,7 +116,7 @@ class TransferProof:
 
 
 def _moved(stage: Stage, move: Move, name: str, client: Any, config: Any) -> float:
-    """Bytes per second, told as it is measured."""
+    """Bytes per second of one move, which is also reported to the reader."""
     rate = move(client, config)
     threads = counted(config.max_request_concurrency, "thread")
     stage.tell(Told(step="prove", sentence=f"boto3, {name}: {threads}, {format_rate(rate)}"))
@@ -130,7 +130,7 @@ def transfer_face(
     duration_seconds_max: int,
     prove: Callable[[Stage, Advice, int], TransferProof],
 ) -> Face:
-    """The face of an operation that moves objects of one size, probed as often as it may be."""
+    """The face of an operation that moves objects of one size, probed as often as possible."""
     return Face(
         row=row,
         section={

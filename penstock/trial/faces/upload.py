@@ -1,4 +1,4 @@
-"""Knows how an upload's advice is proved in the demo."""
+"""Knows how advice for uploads is proved in the demo."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OBJECT_SIZE_BYTES = 192 * MiB
 
 
 class UploadProof(TransferProof):
-    """Of uploads."""
+    """The proof of advice for uploads."""
 
     size_knob = "part_size_bytes"
     title = "a file of {size}"

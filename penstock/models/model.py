@@ -116,9 +116,9 @@ class Fit:
 
 
 def is_as_now(at: datetime, changed_at: datetime | None, earlier: Periods) -> bool:
-    """Whether a place that last changed at `changed_at` was in its present state at that moment.
+    """Whether a place was in its present state at the moment `at`.
 
-    `earlier` are the periods before the change in which it was in the present state, too.
+    It last changed at `changed_at` (None: never); `earlier` are the periods before in which it was in that state, too.
     """
     if changed_at is None or at >= changed_at:
         return True

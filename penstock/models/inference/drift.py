@@ -152,7 +152,7 @@ _WEATHER = 0.1
 _WEATHER_MIN = 0.03
 _WEATHER_COUNT = 4  # measurements, as which the prior of weather counts
 _WEATHER_CLIP = 2.0  # deviations, so that a change does not count as weather
-_EXCESS_MIN = 0.75  # of the stated deviations, below which a few even steps do not reduce them
+_EXCESS_MIN = 0.75  # times the stated deviations, which a few even steps reduce no further
 _EARLIER_MIN = 3  # measurements that the next is compared with, at least
 _CHANGED_MIN = 2  # measurements after a change, at least; one may be a dip
 # Deviations of the mean of those after a change, by normal noise and weather together.

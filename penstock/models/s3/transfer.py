@@ -58,8 +58,8 @@ _OBSERVATION_COUNT_MAX = 64  # the newest; older ones add little
 _PROBE_WAVES = 3
 _WAVE_ROOM = 1.25  # times the expected time of one wave of parts
 _PROBE_SECONDS = 2.0
-# A probe may take this many times its expected duration, so that a dip does not end it, or its duration in a place as
-# slow as it may well be: if a ceiling may be near, the mean of the draws is dominated by draws without one.
+# How many times its expected duration a probe may take, so that a dip does not end it; or its duration in a place as
+# slow as it may well be: if a ceiling may be near, draws without one dominate the mean.
 _DIP_PATIENCE, _SLOW_PATIENCE = 5.0, 2.0
 _SLOW_QUANTILE = 0.05
 _BURST_QUANTILE = 0.95  # of the draws of a rate, so that a probe's use of credits is not underestimated

@@ -1,14 +1,14 @@
-"""Knows the document in which hosts tell each other what they measured of a place, and what of it is believed possible.
+"""Knows the document in which hosts share what they measured of a place, and which of its observations are possible.
 
     {"format": 1, "place": {...}, "evidence": [{"host": "5d1f0a9c27be", "observation": {...}}, ...]}
 
-Only observations travel, never what was concluded from them: a posterior that is handed on comes back as another's,
-and is counted again. All hosts of a place write the same object, so it is bounded by `merged`, which forgets what is
-old and keeps the rest diverse: the newest of each host at each setting comes before what says the same again.
+Only observations are shared, never conclusions: a posterior that is handed on would come back as another host's and be
+counted twice. All hosts of a place write the same object, so `merged` bounds it: it drops what is old and keeps the
+rest diverse, as the newest observation of each host at each setting comes before repetitions.
 
-Anybody who may write into the bucket may write anything, so `read` takes each observation for itself and drops, with
-the reason, what no probe of this place can have measured. What is possible and wrong is left to the gate through which
-a neighbour's evidence passes.
+Whoever may write into the bucket may write anything, so `read` checks each observation by itself and drops, with the
+reason, those that no probe of this place can have measured. Observations that are possible but wrong are left to the
+check that every neighbour's evidence has to pass.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FORMAT = 1
 DOCUMENT_BYTES_MAX = 256 * KiB
 EVIDENCE_COUNT_MAX = 64  # observations; one takes about a kilobyte
 AGE_MAX = timedelta(days=14)
-# Clocks of hosts differ; AWS refuses what is signed by one that is further off.
+# Clocks of hosts differ; AWS rejects requests signed by a clock that is further off.
 AHEAD_MAX = timedelta(minutes=15)
 CEILING_FACTOR_MAX = 2.0  # over the instance type's peak in our table, which may be old
 _NUMBER_MAX = 1e18
@@ -44,7 +44,7 @@ UNREADABLE = (msgspec.MsgspecError, ValueError, TypeError, OverflowError, Recurs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence(Generic[SettingT]):
-    """One observation, and which host made it: a word that tells hosts apart and says nothing else of them."""
+    """One observation, and the host that made it: a word that tells hosts apart and reveals nothing else."""
 
     host: str
     observation: Observation[SettingT]
@@ -52,28 +52,28 @@ class Evidence(Generic[SettingT]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prior(Generic[SettingT]):
-    """What a document says of a place. `dropped` counts by reason what it said that is not believed possible."""
+    """The content of a place's document. `dropped` counts, by reason, the observations that are not possible."""
 
     evidence: tuple[Evidence[SettingT], ...] = ()
     dropped: Mapping[str, int] = field(default_factory=dict)
-    is_of_newer_format: bool = False  # then it is not ours to write
+    is_of_newer_format: bool = False  # then this version must not write it
 
     @property
     def remark(self) -> str | None:
-        """One sentence about what was dropped."""
+        """One sentence about what was dropped; None if nothing was."""
         if not self.dropped:
             return None
         return "; ".join(f"{count} x {reason}" for reason, count in sorted(self.dropped.items()))
 
 
 def key(prefix: str, place: Place, *, kind: str = "prior") -> str:
-    """Where a document of a place is. Its format is part of the key: old and new hosts do not disturb each other."""
+    """The key of a place's document. The format is part of it, so that old and new versions do not conflict."""
     names = (place.operation, place.region, place.instance_type, place.service_class)
     return f"{prefix}{kind}/{FORMAT}/{'/'.join(quote(name, safe='') for name in names)}.json"
 
 
 def written(place: Place, evidence: Sequence[Evidence[Any]]) -> bytes:
-    """The document, with as much of the evidence, its newest, as the bound on its size allows."""
+    """The document, with as much of the newest evidence as its maximal size allows."""
     kept = list(evidence)
     while True:
         shell = {"format": FORMAT, "place": place, "evidence": kept}
@@ -84,7 +84,7 @@ def written(place: Place, evidence: Sequence[Evidence[Any]]) -> bytes:
 
 
 def read(document: bytes, model: PerformanceModel[SettingT], place: Place, now: datetime) -> Prior[SettingT]:
-    """What can be believed to have been measured there. Never raises, whatever the bytes are."""
+    """The possible observations in a document. Never raises, whatever the bytes are."""
     if len(document) > DOCUMENT_BYTES_MAX:
         return Prior(dropped={f"a document of more than {format_bytes(DOCUMENT_BYTES_MAX)}": 1})
     try:
@@ -115,7 +115,7 @@ def read(document: bytes, model: PerformanceModel[SettingT], place: Place, now: 
 def measured_here(
     host: str, observations: Iterable[Observation[Any]], *, fit: Fit | None, now: datetime
 ) -> list[Evidence[Any]]:
-    """What this host may tell others: its own probes of the place as it is now, that are not too old."""
+    """What this host may share: its own probes of the place as it is now, that are not too old."""
     return [
         Evidence(host=host, observation=observation)
         for observation in observations
@@ -126,10 +126,10 @@ def measured_here(
 
 
 def merged(*parts: Iterable[Evidence[SettingT]], now: datetime) -> tuple[Evidence[SettingT], ...]:
-    """All of it, each once, oldest first; where it is too much, what others say as well goes first.
+    """All evidence, each observation once, oldest first; if there is too much, repetitions are dropped first.
 
-    The same whatever the order of what goes in, and nothing new by itself: merging again changes nothing. What hosts
-    tell that were started from a copy of another's disk is that one's measurement, and counts once.
+    The result does not depend on the order of the parts, and merging it again changes nothing. The same observation
+    from several hosts, such as copies of one disk, counts once.
     """
     told = sorted((one for part in parts for one in part), key=lambda one: one.host, reverse=True)
     once = {_identity(one.observation): one for one in told if now - one.observation.started_at <= AGE_MAX}
@@ -150,13 +150,13 @@ def merged(*parts: Iterable[Evidence[SettingT]], now: datetime) -> tuple[Evidenc
 def of_others(
     evidence: Iterable[Evidence[SettingT]], own: Iterable[Observation[SettingT]]
 ) -> list[Observation[SettingT]]:
-    """What this host does not know by itself, oldest first: what it measured and forgot is news as well."""
+    """Observations that are not among this host's own, oldest first; its own that it has deleted count as others'."""
     known = {_identity(observation) for observation in own}
     return [one.observation for one in evidence if _identity(one.observation) not in known]
 
 
 class Head(msgspec.Struct):
-    """Of any document: what reads it is told by this alone."""
+    """The format of any document, which decides how the rest is read."""
 
     format: int
 
@@ -177,7 +177,7 @@ def _decoded(
 
 
 def _identity(observation: Observation[Any]) -> tuple[Any, ...]:
-    """By its date first (Any: what can be compared)."""
+    """A key that identifies an observation, and sorts by its date first (Any: comparable values)."""
     size, values = observation.context.payload_size_bytes, setting_values(observation.setting).values()
     return observation.started_at, observation.duration_seconds, size, *values
 
@@ -185,7 +185,7 @@ def _identity(observation: Observation[Any]) -> tuple[Any, ...]:
 def _impossible(
     one: Evidence[SettingT], model: PerformanceModel[SettingT], place: Place, now: datetime
 ) -> Iterator[str]:
-    """Why that cannot have been measured there, or why it says nothing any more."""
+    """Why that cannot have been measured there, or is too old to be of use."""
     yield from impossible(one.observation, model, place, now)
     if now - one.observation.started_at > AGE_MAX:
         yield f"an observation of more than {AGE_MAX.days} days ago"
@@ -196,7 +196,7 @@ def _impossible(
 def impossible(
     observation: Observation[SettingT], model: PerformanceModel[SettingT], place: Place, now: datetime
 ) -> Iterator[str]:
-    """Why no probe of this place can have measured that until now."""
+    """The reasons why no probe of this place can have measured that until now; none if it is possible."""
     if observation.context.place != place:
         yield "an observation of another place"
     if observation.origin is not Origin.PROBE or observation.client != _CLIENT:
@@ -216,7 +216,7 @@ def impossible(
 
 
 def _are_plausible(observation: Observation[Any]) -> Iterator[bool]:
-    """Every number within what a probe can come to; so large that no sum of them overflows."""
+    """Whether each number is within what a probe can measure, and so small that sums cannot overflow."""
     yield 0 < observation.duration_seconds <= _SECONDS_MAX
     counts = (observation.request_count, observation.throttled_count, observation.failed_count)
     yield all(0 <= count <= 1e9 for count in counts)
@@ -240,11 +240,11 @@ def _are_plausible(observation: Observation[Any]) -> Iterator[bool]:
 
 
 def _is_setting(model: PerformanceModel[SettingT], observation: Observation[SettingT]) -> bool:
-    """Whether a probe may have been told so."""
+    """Whether the setting is one that a probe may have had."""
     values = setting_values(observation.setting)
     if not all(knob.low <= values[name] <= knob.high for name, knob in knobs(observation.setting).items()):
         return False
     try:
         return model.legal(observation.context, observation.setting) == observation.setting
-    except (ValueError, ArithmeticError):  # a payload of no size that a model was made for
+    except (ValueError, ArithmeticError):  # a payload size beyond what the model supports
         return False

@@ -1,12 +1,13 @@
-"""Knows which hosts of a fleet probe a place while the others learn from them: seats in one object, taken in turn.
+"""Knows which hosts of a fleet probe a place while the others learn from them: those who hold seats in one object.
 
     {"format": 1, "generation": 17, "seats": [{"host": "5d1f0a9c27be33d0", "renewal": 9}]}
 
-No clock is compared with another. Who holds a seat raises its renewal at each visit; who sees the same renewal for
-`TAKEOVER_SECONDS` of its own clock takes the seat, and who did not come to renew for `HOLD_SECONDS` of its own gives it
-up, which is less. Every write is made under the condition that the object is the one that was read, and raises the
-generation, so that no two are alike: of many who take the same seat one does, and a holder that slept finds another one
-in its place. That two probe for a while costs a few probes and spoils nothing: what both measured is true.
+Clocks of hosts are not compared. The holder of a seat raises its renewal at each visit. A host that sees the same
+renewal for `TAKEOVER_SECONDS` of its own clock takes the seat; a holder that could not renew for `HOLD_SECONDS` of its
+own clock, which is less, gives it up. Every write requires that the object is the one that was read, and raises the
+generation, so that no two versions are alike: of many hosts that want the same seat only one gets it, and a holder that
+slept finds another one in its place. If two probe for a while, that costs a few probes and spoils nothing: both
+measured the truth.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from penstock.fleet.prior import UNREADABLE, Head
 
 FORMAT: Final = 1
 HOLD_SECONDS = 3_300.0  # three visits
-TAKEOVER_SECONDS = 4_500.0  # four visits, and some
+TAKEOVER_SECONDS = 4_500.0  # somewhat more than four visits
 SEAT_COUNT_MAX = 64
 DOCUMENT_BYTES_MAX = 16_384
-_Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]  # Python writes no number of thousands of digits
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]  # Python prints no number of thousands of digits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seat:
-    """One host that probes, and how often it has said so."""
+    """One host that probes, and how often it has renewed its seat."""
 
     host: str
     renewal: _Count = 0
@@ -37,9 +38,9 @@ class Seat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probers:
-    """Who probes a place."""
+    """The hosts that probe a place."""
 
-    format: int = FORMAT  # a newer one is not ours to write
+    format: int = FORMAT  # a document of a newer format must not be written
     generation: _Count = 0
     seats: Annotated[tuple[Seat, ...], msgspec.Meta(max_length=SEAT_COUNT_MAX)] = ()
 
@@ -48,7 +49,7 @@ class Probers:
 
 
 def read(document: bytes) -> Probers:
-    """What is written there; nobody, where that cannot be read, or is of another format. Never raises."""
+    """The probers in a document; none where it cannot be read or has another format. Never raises."""
     try:
         if (found := msgspec.json.decode(document, type=Head).format) != FORMAT:
             return Probers(format=found)
@@ -58,22 +59,22 @@ def read(document: bytes) -> Probers:
 
 
 def written(probers: Probers) -> bytes:
-    """The document."""
+    """The probers as a document."""
     return msgspec.json.encode(probers)
 
 
 def seen(before: Mapping[Seat, float], probers: Probers, at_seconds: float) -> dict[Seat, float]:
-    """Since when each seat is known as it stands, by the clock of who looks."""
+    """Since when each seat is unchanged, in seconds of the reader's own clock."""
     return {seat: before.get(seat, at_seconds) for seat in probers.seats}
 
 
 def expired(since: Mapping[Seat, float], at_seconds: float) -> set[Seat]:
-    """Those that were not renewed for too long."""
+    """The seats that were not renewed for `TAKEOVER_SECONDS`."""
     return {seat for seat, seconds in since.items() if at_seconds - seconds >= TAKEOVER_SECONDS}
 
 
 def claimed(probers: Probers, host: str, *, seat_count: int, gone: Collection[Seat]) -> Probers | None:
-    """The same with this host's seat renewed, or with a free one taken; None where there is none for it."""
+    """The probers with this host's seat renewed, or a free one taken; None where no seat is free. `gone` seats are."""
     others = tuple(seat for seat in probers.seats if seat.host != host and seat not in gone)
     own = next((seat for seat in probers.seats if seat.host == host), None)
     if len(others) >= seat_count or probers.format > FORMAT:

@@ -1,10 +1,10 @@
-"""Knows the datagrams in which AWS SDKs tell what they do ("SDK metrics", once "client-side monitoring"), version 1.
+"""Knows the datagrams in which AWS SDKs report their calls ("SDK metrics", once "client-side monitoring"), version 1.
 
-An SDK sends one JSON object for each attempt, and one for each call, which is all attempts together. An attempt also
-holds the access key and the session token that signed it. They have no field here, so they are skipped while the text
-is read and are never a value of this process; neither are the host, which names a bucket, and the ids of requests.
+An SDK sends one JSON object for each attempt, and one for each call, with all its attempts. An attempt also contains
+the access key and the session token that signed it. They have no field here, so they are skipped during parsing and
+never become a value in this process; the same holds for the host, which names a bucket, and for request ids.
 
-Anybody on the host can send anything: what is no such object, or is out of bounds, is None.
+Anybody on the host can send anything: whatever is not such an object, or is out of bounds, is None.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from penstock.vocabulary import UNKNOWN
 DATAGRAM_BYTES_MAX = 8192  # botocore and the other SDKs send nothing larger
 LATENCY_SECONDS_MAX = 3600.0
 _ATTEMPT_COUNT_MAX = 100
-_TEXT_LENGTH_MAX = 256  # botocore cuts a user agent there
+_TEXT_LENGTH_MAX = 256  # botocore truncates user agents to this
 _REFUSED_STATUSES = frozenset({429, 503})
 _REFUSED_ERROR = re.compile("Throttl|SlowDown|OverLimit|LimitExceeded|TooManyRequests")
 _FAILED_STATUS_MIN = 500
@@ -34,7 +34,7 @@ _REMEMBERED_COUNT_MAX = 1024
 
 
 class Application(Struct, frozen=True, kw_only=True):
-    """Whoever sends: the name that somebody gave it, if any, and the product and version of its user agent."""
+    """The sending application: the name configured for it, if any, and its user agent's product and version."""
 
     name: str
     product: str
@@ -42,12 +42,12 @@ class Application(Struct, frozen=True, kw_only=True):
 
 
 class Key(Struct, frozen=True, kw_only=True, cache_hash=True):
-    """What is counted together."""
+    """What is tallied together."""
 
     application: Application
     service: str  # as botocore spells it: "S3", "SQS"
     api: str  # "UploadPart"
-    region: str  # empty where it was not told
+    region: str  # empty where the datagram has none
 
 
 class Heard(Struct, frozen=True, kw_only=True):
@@ -57,8 +57,8 @@ class Heard(Struct, frozen=True, kw_only=True):
     latency_seconds: float
     is_call: bool
     attempt_count: int = 0  # of a call
-    is_refused: bool = False  # of an attempt: the service asked for less
-    is_failed: bool = False  # of an attempt: the service or the way to it broke
+    is_refused: bool = False  # of an attempt: throttled
+    is_failed: bool = False  # of an attempt: the service or the connection failed
 
 
 _Text = Annotated[str, Meta(max_length=_TEXT_LENGTH_MAX)]
@@ -91,7 +91,7 @@ _DECODER = msgspec.json.Decoder(_Attempt | _Call)
 
 
 def heard(datagram: bytes | memoryview) -> Heard | None:
-    """What it says; None where it says nothing that can be used."""
+    """What a datagram says; None where it is invalid."""
     if len(datagram) > DATAGRAM_BYTES_MAX:
         return None
     try:
@@ -118,7 +118,7 @@ def heard(datagram: bytes | memoryview) -> Heard | None:
 
 @lru_cache(maxsize=_REMEMBERED_COUNT_MAX)
 def _key(client_id: str, user_agent: str, service: str, api: str, region: str) -> Key | None:
-    """None where a word is none. An application repeats itself, and these are dear to read."""
+    """The key; None where a word is invalid. Cached: applications repeat themselves, and patterns are slow."""
     words = (_CLIENT_ID, client_id), (_WORD, service), (_WORD, api), (_REGION, region)
     if not all(pattern.fullmatch(word) for pattern, word in words):
         return None

@@ -1,9 +1,9 @@
-"""Knows what a probe costs the applications beside it: how much longer their attempts take than before and after.
+"""Knows how much a probe slows down the applications beside it: their latencies, against those before and after.
 
-For each application and API that was heard often enough in the windows, the difference of the two means; over all of
-them the mean, each by its attempts beside the probe. What is held against them is halfway between the mean before the
-probe and the one after it, where there is one: an application that slows down by itself all the while is then not taken
-for one that was harmed. The interval takes attempts for independent.
+For each application and API that was heard often enough in all windows, it is the difference of mean latencies; over
+all of them, the mean of these, weighted by attempts beside the probe. The reference is halfway between the mean before
+the probe and the one after it, where there is one, so that an application that slows down steadily by itself is not
+taken for harmed. The interval assumes that attempts are independent.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from penstock.listening.tally import Sender, Totals
 from penstock.vocabulary import NORMAL_90, Estimate
 
-ATTEMPT_COUNT_MIN = 20  # in each window: fewer have no mean to speak of
+ATTEMPT_COUNT_MIN = 20  # in each window: fewer give no useful mean
 _NONE = Totals()
 
 Window = Mapping[Sender, Totals]
@@ -23,15 +23,15 @@ Window = Mapping[Sender, Totals]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Harm:
-    """Of one probe."""
+    """What one probe cost the applications beside it."""
 
-    attempt_count: int  # that were heard beside it, and compared
+    attempt_count: int  # heard beside it, and compared
     latency_increase_seconds: Estimate
     refused_fraction_increase: float
 
 
 def window(earlier: Window, later: Window) -> Window:
-    """What was heard between two moments; who was forgotten meanwhile begins anew."""
+    """What was heard between two moments; senders that were forgotten in between count from zero."""
     found = {}
     for sender, now in later.items():
         then = earlier.get(sender, _NONE)
@@ -47,7 +47,7 @@ def window(earlier: Window, later: Window) -> Window:
 
 
 def harm(before: Window, beside: Window, after: Window | None = None) -> Harm | None:
-    """What the probe cost; None where nobody was heard often enough."""
+    """The harm of a probe, with a 90 % interval; None where no sender was heard often enough."""
     windows = [before] if after is None else [before, after]
     count, increase, variance, refused = 0, 0.0, 0.0, 0.0
     for sender, now in beside.items():

@@ -1,13 +1,13 @@
-"""Knows when refusals that several tell of, each for himself, speak against what is advised for transfers of a length.
+"""Knows when refusals (throttled requests) of independent witnesses speak against the advice for long transfers.
 
-What is heard is weak: it names neither size nor setting, and any user can send it. Whose socket it came from is told by
-the kernel, though. So one user moves nothing, whatever he sends. Two witnesses who cannot speak for each other, of whom
-one at least was heard (users, by what is heard or reported, and a probe), speak against the advice when both were
-refused with no more connections on the whole host than are advised. They speak of transfers that take as long as both
-ran before it: stores let some run for gigabytes and refuse them then, which no short probe sees.
+What is heard is weak evidence: it names neither size nor setting, and any user can send it. But the kernel tells whose
+socket it came from, so one user alone changes nothing, whatever he sends. Two independent witnesses (users, as heard or
+reported, and probes), at least one of which was heard, speak against the advice if both were refused with no more
+connections on the whole host than are advised. They count for transfers that take at least as long as both ran before:
+stores let some run for gigabytes before they refuse, which no short probe sees.
 
-The advice then gets `HELD_FRACTION` of itself, until `HELD_SECONDS` after. What is told again says nothing more: there
-is one step, and none upwards.
+The advice is then reduced to `HELD_FRACTION`, until `HELD_SECONDS` later. Further refusals change nothing more: there
+is one step down, and none up.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 HELD_FRACTION = 0.5
 HELD_SECONDS = 3600.0
 _WITNESS_COUNT_MIN = 2
-_HEARD_TOLERANCE = 1.1  # what is heard to be in flight is right within 10 %: tests/real/test_heard.py
+_HEARD_TOLERANCE = 1.1  # connections in flight, as heard, are right within 10 %: tests/real/test_heard.py
 
 Way = tuple[str, str]
 """An operation and a region."""
@@ -26,25 +26,25 @@ Way = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """Somebody's requests were refused, and not just a stray one."""
+    """Refusals that one witness met, and more than a stray one."""
 
     way: Way
-    who: int | None  # a user; None is a probe
-    is_heard: bool
+    who: int | None  # a user's id; None for a probe
+    is_heard: bool  # rather than reported or probed
     connection_count: float  # of the whole host, as far as it is heard
-    after_seconds: float  # for so long they had gone well
-    ended_seconds: float  # when the last was seen
+    after_seconds: float  # how long requests had succeeded before
+    ended_seconds: float  # when the last one was seen, on the monotonic clock
 
     @property
     def name(self) -> str:
-        """Who it is, for people."""
+        """The witness, for people."""
         return "a probe" if self.who is None else f"user {self.who}"
 
 
 def against(
     refused: Iterable[Refused], way: Way, *, connection_count: float, transfer_seconds: float
 ) -> list[Refused]:
-    """Those that speak against so many connections for so long; none where they are no two."""
+    """The refusals that speak against this many connections for this long; none without two witnesses."""
     found = [
         one
         for one in refused

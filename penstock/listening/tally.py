@@ -1,18 +1,18 @@
-"""Knows what is counted of what was heard: by application and API, over the last minutes, in bounded memory.
+"""Knows how to tally what is heard: by application and API, over the last minutes, in bounded memory.
 
-An attempt that is told of at t and took s was in flight from t - s to t. Little's law over the time in which anything
-was, L = sum of latencies / time with at least one in flight, is then how many were in flight on average, whatever the
-pauses between. Both sums are kept by the minute that the time lies in, and not by when it was told of: otherwise what
-begins in one minute and ends in the next would stand in the second with all its latency.
+An attempt reported at t that took s was in flight from t - s to t. By Little's law, L = sum of latencies / time with at
+least one attempt in flight is the mean count in flight, whatever the pauses in between. Both sums are kept by the
+minute in which the time lies, and not by the moment of the report: otherwise an attempt that begins in one minute and
+ends in the next would count for the second with all its latency.
 
-How many were in flight at the most says how many threads there are: a mean is less, because the last parts of every
-object are fewer than these. It is the most of the means over `SLICE_SECONDS`, which a ring of such slices holds: each
-attempt is added where it begins and where it ends, and what lies between follows from that.
+The maximal count in flight tells the number of threads: the mean is lower, because fewer are busy with the last parts
+of every object. It is the maximum of the means over `SLICE_SECONDS`, kept in a ring of such slices: each attempt is
+added where it begins and where it ends, and the slices in between follow from these.
 
-What has left the window is added up until `past` hands it on, so that nothing is counted twice there and nothing is
-left out: a row for each application and API, however long it takes.
+What has left the window is summed up until `past` hands it on, so that nothing is counted twice or left out: one row
+for each application and API, however long that takes.
 
-The moment is that of arrival, on the clock of whoever calls: dates in a datagram may be forged, and are not read.
+Times are those of arrival, on the caller's clock: dates in a datagram may be forged, and are not read.
 """
 
 from __future__ import annotations
@@ -31,35 +31,35 @@ from penstock.vocabulary import Calls
 
 PERIOD_SECONDS = 60.0
 PERIOD_COUNT = 5
-# Of applications and APIs together: 20 KiB each and minute at the most, when every class is filled.
+# Pairs of application and API: each takes 20 KiB per minute at most, when every class is filled.
 SERIES_COUNT_MAX = 128
-SERIES_COUNT_MAX_PER_USER = 96  # so that nobody keeps all others from being heard
-_LATENCY_SECONDS_MIN = 0.0005  # SDKs tell whole milliseconds; less than one is told as 0
+SERIES_COUNT_MAX_PER_USER = 96  # so that no user keeps all others from being heard
+_LATENCY_SECONDS_MIN = 0.0005  # SDKs report whole milliseconds, and less than one as 0
 SLICE_SECONDS = 0.25
 _SLICE_COUNT = round(PERIOD_COUNT * PERIOD_SECONDS / SLICE_SECONDS)
 _GAP_COUNT_MAX = 64
-_STORM_COUNT_MIN = 20  # attempts in a minute; of fewer one refusal is no storm
+_STORM_COUNT_MIN = 20  # attempts in a minute: among fewer, a single refusal is not significant
 
 
 Sender = tuple[Key, int | None]
-"""What is counted together, and whose socket it came from."""
+"""What is tallied together, and the id of the user whose socket it came from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series(Calls):
-    """What was heard of one application and API in some time."""
+    """What was heard of one application and API during some time."""
 
     key: Key
-    user_id: int | None  # whose socket it came from; None where nobody could say
-    duration_seconds: float  # from the first to now
+    user_id: int | None  # of the user whose socket it came from; None where that is unknown
+    duration_seconds: float  # from the first attempt to now
 
     @property
     def calls_per_second(self) -> float:
-        """On average over the time in which it was heard."""
+        """The mean over the time in which it was heard."""
         return self.call_count / self.duration_seconds if self.duration_seconds > 0 else 0.0
 
     def told(self, *names: str) -> dict[str, Any]:
-        """What is said of it to people: the call, its figures, and some more of them by their names."""
+        """What people are shown: the API, its figures, and the further ones that are named."""
         return {
             **{name: getattr(self.key, name) for name in ("service", "api", "region")},
             **{name: getattr(self, name) for name in (*_TOLD, *names)},
@@ -75,28 +75,28 @@ _TOLD = (
 
 
 class Totals(Struct, frozen=True):
-    """Of all attempts since the first, of one application and API."""
+    """Sums over all attempts since the first, of one application and API."""
 
     attempt_count: int = 0
-    latency_seconds: float = 0.0  # of all, added up
+    latency_seconds: float = 0.0  # summed
     latency_seconds_squared: float = 0.0
     refused_count: int = 0
 
 
 @dataclass(slots=True)
 class _Period:
-    """Sums of a minute, or of several."""
+    """Sums over a minute, or over several."""
 
     call_count: int = 0
     attempt_count: int = 0
     retry_count: int = 0
     refused_count: int = 0
     failed_count: int = 0
-    busy_seconds: float = 0.0  # of all attempts, added up
-    active_seconds: float = 0.0  # with at least one in flight
+    busy_seconds: float = 0.0  # of all attempts, summed
+    active_seconds: float = 0.0  # with at least one attempt in flight
     latency_classes: Counter[int] = field(default_factory=Counter)
-    in_flight_count_max: float = 0.0  # as far as it is known: while a minute lasts it is in the slices
-    refused_fraction_of_others: float = 0.0  # the most of those that were added
+    in_flight_count_max: float = 0.0  # taken from the slices when the minute is over, or when asked for
+    refused_fraction_of_others: float = 0.0  # the maximum of the periods that were added
 
     @property
     def refused_fraction_max(self) -> float:
@@ -105,7 +105,7 @@ class _Period:
         return max(own, self.refused_fraction_of_others)
 
     def add(self, other: _Period) -> None:
-        """The most of several is the most of all of them, and no mean."""
+        """Add another period: sums are added, maxima stay maxima."""
         self.in_flight_count_max = max(self.in_flight_count_max, other.in_flight_count_max)
         self.refused_fraction_of_others = max(self.refused_fraction_max, other.refused_fraction_max)
         self.call_count += other.call_count
@@ -143,17 +143,17 @@ def _sum(periods: Iterable[_Period]) -> _Period:
 
 
 class Tally:
-    """All that was heard of late. What says nothing for the length of the window is forgotten."""
+    """Everything heard lately. Senders that are silent for the length of the window are forgotten."""
 
     def __init__(self) -> None:
         self._counting: dict[Sender, _Counting] = {}
         self._count_by_user: Counter[int | None] = Counter()
-        self._gone: dict[Sender, _Period] = {}  # the past of who is silent
+        self._gone: dict[Sender, _Period] = {}  # the past of senders that fell silent
         self._past_began_seconds: float | None = None
-        self.unplaced_count = 0  # of others than the first so many
+        self.unplaced_count = 0  # reports for which there was no room
 
     def hear(self, heard: Heard, at_seconds: float, user_id: int | None = None) -> None:
-        """Count it; `at_seconds` is when it came, on a clock that does not go back."""
+        """Tally it; `at_seconds` is when it arrived, on a monotonic clock."""
         key = heard.key, user_id
         counting = self._counting.get(key)
         if counting is None:
@@ -170,12 +170,12 @@ class Tally:
         counting.add(heard, at_seconds)
 
     def series(self, now_seconds: float) -> list[Series]:
-        """What was heard up to now, by application and API, in the order in which they were first heard."""
+        """What was heard in the window up to now, by application and API, in the order of their first report."""
         self._forget_silent(now_seconds)
         return [counting.series(*key, now_seconds) for key, counting in self._counting.items()]
 
     def past(self, now_seconds: float, *, is_over: bool) -> list[Series]:
-        """All since the last past was over. When it is over, the last minutes are left to the next one."""
+        """Everything since the last call with `is_over`, which leaves the last minutes for the next past."""
         self._forget_silent(now_seconds)
         found = dict(self._gone)
         for sender, counting in self._counting.items():
@@ -195,7 +195,7 @@ class Tally:
         ]
 
     def totals(self) -> Mapping[Sender, Totals]:
-        """To be held against those of a later moment."""
+        """The sums so far, to be compared with those of a later moment."""
         return {sender: counting.totals for sender, counting in self._counting.items()}
 
     def _forget_silent(self, now_seconds: float) -> None:
@@ -203,7 +203,7 @@ class Tally:
         for key in [key for key, one in self._counting.items() if _number(one.heard_seconds) < oldest]:
             gone = self._counting.pop(key)
             self._count_by_user[key[1]] -= 1
-            self._count_by_user += Counter()  # users with nothing left are no users
+            self._count_by_user += Counter()  # drops users whose count is 0
             gone.drop_old(_number(now_seconds))
             if key in self._gone or len(self._gone) < SERIES_COUNT_MAX:
                 self._gone.setdefault(key, _Period()).add(gone.past)
@@ -214,13 +214,13 @@ class Tally:
 
 
 class _Slices:
-    """How many were in flight in each slice of the window, on average over the slice."""
+    """The mean count in flight in each slice of the window."""
 
     def __init__(self, number: int) -> None:
         self._oldest = number - _SLICE_COUNT + 1
-        self._in_flight = 0  # at the beginning of the oldest
-        self._begun = array("i", bytes(4 * _SLICE_COUNT))  # more than ended, of those that fill the slice
-        self._partly = array("f", bytes(4 * _SLICE_COUNT))  # of those that begin or end in it
+        self._in_flight = 0  # at the beginning of the oldest slice
+        self._begun = array("i", bytes(4 * _SLICE_COUNT))  # begun minus ended, of those that fill the slice
+        self._partly = array("f", bytes(4 * _SLICE_COUNT))  # parts of those that begin or end in it
 
     def add(self, began_seconds: float, ended_seconds: float) -> None:
         first, last = began_seconds / SLICE_SECONDS, ended_seconds / SLICE_SECONDS
@@ -245,7 +245,7 @@ class _Slices:
             self._begun[(begins_in + 1) % _SLICE_COUNT] += 1
 
     def most(self, began_seconds: float, ended_seconds: float) -> float:
-        """In any slice of this time."""
+        """The maximum over the slices of this time."""
         first, last = int(began_seconds // SLICE_SECONDS), int(ended_seconds // SLICE_SECONDS)
         found, in_flight = 0.0, self._in_flight
         for number in range(self._oldest, min(last, self._oldest + _SLICE_COUNT)):
@@ -266,13 +266,13 @@ class _Slices:
 
 class _Counting:
     def __init__(self, began_seconds: float, heard_seconds: float) -> None:
-        self.heard_seconds = heard_seconds  # when it was last told of
+        self.heard_seconds = heard_seconds  # when the last report arrived
         self.totals = Totals()
         self._began_seconds = began_seconds
         self._periods: dict[int, _Period] = {}
         self.past = _Period()  # what has left the window
         self._slices = _Slices(int(heard_seconds // SLICE_SECONDS))
-        # When anything was in flight: apart from each other, in order. What lies before the oldest is forgotten.
+        # Intervals with anything in flight, disjoint and in order. Those before the oldest are forgotten.
         self._active: deque[tuple[float, float]] = deque(maxlen=_GAP_COUNT_MAX)
 
     def add(self, heard: Heard, at_seconds: float) -> None:
@@ -299,7 +299,7 @@ class _Counting:
         self._slices.add(began, at_seconds)
         if began >= number * PERIOD_SECONDS and self._active:
             active_began, active_ended = self._active[-1]
-            if active_began <= began <= active_ended:  # nearly all of them: what follows would say the same
+            if active_began <= began <= active_ended:  # usual; the code below has the same result
                 period.busy_seconds += latency_seconds
                 if active_ended < at_seconds:
                     period.active_seconds += at_seconds - active_ended
@@ -317,7 +317,7 @@ class _Counting:
         return live.series(key, user_id, now_seconds - max(oldest_seconds, self._began_seconds))
 
     def live(self, now_seconds: float) -> list[_Period]:
-        """The minutes of the window."""
+        """The periods of the window, one for each minute."""
         self.drop_old(_number(now_seconds))
         for number, period in self._periods.items():
             period.in_flight_count_max = max(period.in_flight_count_max, self._most(number))
@@ -340,14 +340,14 @@ class _Counting:
         return period
 
     def _shares(self, began: float, ended: float) -> Iterator[tuple[int, float]]:
-        """How many seconds of this lie in each minute that is still counted."""
+        """How many seconds of this interval lie in each minute that still counts."""
         last = _number(self.heard_seconds)
         for number in range(max(_number(began), last - PERIOD_COUNT + 1), _number(ended) + 1):
             low, high = number * PERIOD_SECONDS, (number + 1) * PERIOD_SECONDS
             yield number, max(0.0, min(ended, high) - max(began, low))
 
     def _newly_active(self, began: float, ended: float) -> list[tuple[float, float]]:
-        """The parts of this in which nothing was in flight that is known of so far; all of it is known from now on."""
+        """The parts of this interval in which nothing else was in flight so far; marks all of it as active."""
         found, low, high = [], began, ended
         while self._active and self._active[-1][1] >= began:
             active_began, active_ended = self._active.pop()

@@ -1,1 +1,1 @@
-"""Knows how processes live and end together: with a parent, as a group, and whatever a signal interrupts."""
+"""Knows how processes live and end together: with their parent, as a group, and in spite of signals."""

@@ -1,4 +1,4 @@
-"""Runs a command that is told to end when its parent does.
+"""Runs a command that gets SIGTERM when its parent ends.
 
 python -m penstock.processes.attached PARENT_PROCESS_ID PROGRAM [ARGUMENT...]
 """
@@ -13,4 +13,4 @@ from penstock.processes.parent import end_with_parent
 
 if __name__ == "__main__":
     end_with_parent(int(sys.argv[1]), signal.SIGTERM)
-    os.execvp(sys.argv[2], sys.argv[2:])  # noqa: S606  # the caller's command; what was asked for above outlives this
+    os.execvp(sys.argv[2], sys.argv[2:])  # noqa: S606  # the caller's command; the request above outlives exec

@@ -1,4 +1,4 @@
-"""Knows how another process of penstock is started, spoken with and ended."""
+"""Knows how another process of penstock is started, talked to and ended."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STOP_SECONDS_MAX = 2.0
 
 
 class Companion(Dialogue):
-    """A process, in dialogue with whoever started it."""
+    """Another process, in a dialogue with this one, which started it."""
 
     _process: Process
 
@@ -33,12 +33,12 @@ class Companion(Dialogue):
         served: Mapping[str, Callable[..., Awaitable[Any]]] | None = None,
         told: Mapping[str, Callable[..., None]] | None = None,
     ) -> Self:
-        """`python -m MODULE` with this assignment; see `Dialogue`. Raises OSError, also where penstock was replaced."""
+        """Start `python -m MODULE` with this assignment. Raises OSError, also if penstock was replaced meanwhile."""
         package.refuse_replaced()
         ours, theirs = socket.socketpair()
         with contextlib.closing(theirs):
             reader, writer = await asyncio.open_unix_connection(sock=ours)
-            # -P: nothing is imported from the folder that whoever starts it happens to be in
+            # -P: import nothing from the current folder.
             command = [sys.executable, "-P", "-m", module, str(os.getpid())]
             try:
                 process = await asyncio.create_subprocess_exec(
@@ -59,7 +59,7 @@ class Companion(Dialogue):
         return self.listening.done()
 
     async def end(self) -> None:
-        """Hang up, which ends it; kill it if it does not."""
+        """Close the connection, which ends the process; kill it if that does not."""
         self.close()
         try:
             async with asyncio.timeout(STOP_SECONDS_MAX):
@@ -69,24 +69,24 @@ class Companion(Dialogue):
             await self.gone()
 
     async def gone(self) -> None:
-        """When it has ended."""
+        """Wait until it has ended."""
         await self._process.wait()
         await asyncio.wait({self.listening})
 
     def kill(self) -> None:
-        """At once, whatever it does."""
+        """Kill it at once, whatever it does."""
         self.close()
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
 
 
 def settled() -> None:
-    """In the process itself, first of all: from here on it ends with its parent."""
+    """To be called first in the new process: from here on it ends with its parent."""
     settle_in(int(sys.argv[1]))
 
 
 class Remote:
-    """Whatever is asked of it is asked elsewhere, by `ask` with a name and arguments by place and by name."""
+    """Forwards every method call to `ask`, with its name, positional and keyword arguments."""
 
     def __init__(self, ask: Callable[[str, Sequence[Any], Mapping[str, Any]], Awaitable[Any]]) -> None:
         self._ask = ask
@@ -99,6 +99,6 @@ class Remote:
 
 
 async def begun() -> tuple[StreamReader, StreamWriter, Any]:
-    """In the process itself: the ends of a `Dialogue`, and the assignment, which comes before all (Any: pickled)."""
+    """In the new process: the streams for a `Dialogue`, and the assignment, which comes first (Any: pickled)."""
     reader, writer = await asyncio.open_unix_connection(sock=socket.socket(fileno=sys.stdin.fileno()))
     return reader, writer, await receive(reader)

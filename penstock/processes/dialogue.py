@@ -1,7 +1,7 @@
-"""Knows how two processes of penstock ask each other: each is asked by name, and answers when it has the answer.
+"""Knows how two processes of penstock call each other: requests go by name, and are answered when they are done.
 
-What is said is pickled, so both are of one installation, and nobody else has an end of the connection. A cancellation
-is passed on and waited for, so that whoever is cancelled knows that the other side has ended, too.
+Messages are pickled, so both processes must be of one installation, and nobody else may have an end of the connection.
+A cancellation is passed on and waited for, so that the cancelled caller knows that the other side has ended, too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class GoneError(Exception):
 
 
 class Dialogue:
-    """One end. `served` is what the other end may ask for, `told` what it may say without an answer (Any: pickled)."""
+    """One end. The other end may ask for what is `served`, and tell, without answer, what is `told` (Any: pickled)."""
 
     def __init__(
         self,
@@ -45,11 +45,11 @@ class Dialogue:
 
     @property
     def in_flight_count(self) -> int:
-        """Of what this end asked for."""
+        """The count of this end's requests that are not answered yet."""
         return len(self._waiting)
 
     async def ask(self, name: str, *arguments: Any) -> Any:
-        """The answer. Raises what was raised there, and GoneError."""
+        """Ask the other end; returns its answer. Raises what was raised there, and GoneError."""
         if self.listening.done():
             raise GoneError
         number, answer = next(self._numbers), asyncio.get_running_loop().create_future()
@@ -67,14 +67,14 @@ class Dialogue:
         return answer.result()
 
     def tell(self, name: str, *arguments: Any) -> None:
-        """What needs no answer; it is heard before any answer that is given later."""
+        """Tell the other end something without an answer; it is handled before anything that is sent later."""
         send(self._writer, ("tell", 0, name, arguments))
 
     def close(self) -> None:
         self._writer.close()
 
     async def _cancel(self, number: int, answer: asyncio.Future[Any]) -> None:
-        """Until it has ended there, whoever else is impatient."""
+        """Cancel the request, and wait until it has ended there, in spite of further cancellations."""
         send(self._writer, ("cancel", number, "", ()))
         ending = asyncio.ensure_future(asyncio.wait({answer}, timeout=CANCEL_SECONDS_MAX))
         while not ending.done():
@@ -85,10 +85,10 @@ class Dialogue:
         if not answer.done():
             self.close()
         elif not answer.cancelled():
-            answer.exception()  # nobody asks for it any more
+            answer.exception()  # marks it as retrieved: nobody needs it any more
 
     async def _listen(self) -> None:
-        """Until the other end hangs up."""
+        """Handle messages until the other end closes the connection."""
         try:
             while True:
                 self._hear(*await receive(self._reader))
@@ -122,18 +122,18 @@ class Dialogue:
     async def _serve(self, number: int, name: str, arguments: Any) -> None:
         try:
             send(self._writer, ("answer", number, name, await self._served[name](*arguments)))
-        except Exception as trouble:  # noqa: BLE001 - whatever it is, also that it cannot be sent, whoever asked is told
+        except Exception as trouble:  # noqa: BLE001 - the other end is told, also of answers that cannot be sent
             send(self._writer, ("raise", number, name, _portable(trouble)))
 
     def _served_to_its_end(self, number: int, task: asyncio.Task[None]) -> None:
-        """Also where it was cancelled before it began, as by who asked while this process was starting."""
+        """Tell the other end of a cancelled request, also of one that was cancelled before it began."""
         del self._serving[number]
         if task.cancelled():
             send(self._writer, ("ended", number, "", None))
 
 
 def _portable(trouble: Exception) -> Exception:
-    """With what the log would say of it; another one in its place where it cannot be sent."""
+    """The exception with its traceback as a note; replaced by a RuntimeError where it cannot be pickled."""
     trouble.add_note("".join(traceback.format_exception(trouble)))
     try:
         pickle.loads(pickle.dumps(trouble))  # noqa: S301  # our own
@@ -143,7 +143,7 @@ def _portable(trouble: Exception) -> Exception:
 
 
 def send(writer: StreamWriter, message: Any) -> None:
-    """One message."""
+    """Write one message; nothing if the connection is closing."""
     if not writer.is_closing():
         content = pickle.dumps(message)
         writer.write(len(content).to_bytes(_LENGTH_BYTES, "big") + content)

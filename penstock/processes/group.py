@@ -1,4 +1,4 @@
-"""Knows how a process group is seen to its end: whether any of it lives, and who ends it when we no longer can."""
+"""Knows whether a process group has ended, and how it is ended even if this process dies first."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ kill -KILL "-$group"
 
 
 def has_living(group_id: int) -> bool:
-    """Whether a process of this group lives; one that only waits to be reaped does not, and its new parent may be slow.
+    """Whether a process of this group lives; zombies do not count, as their new parent may be slow to reap them.
 
-    Where /proc shows only one's own processes, those of others are not waited for.
+    Where /proc shows only one's own processes, those of other users do not count, either.
     """
     try:
         os.killpg(group_id, 0)
@@ -31,17 +31,17 @@ def has_living(group_id: int) -> bool:
 def _is_living(process: Path, group_id: int) -> bool:
     try:
         stat = (process / "stat").read_text(errors="replace")
-    except OSError:  # gone meanwhile: this one, and not the whole group
+    except OSError:  # this process is gone meanwhile, but perhaps not the whole group
         return False
     state, _, group = stat.rpartition(")")[2].split()[:3]
     return int(group) == group_id and state not in {"Z", "X"}
 
 
 class Watch:
-    """A process that ends a group when this one ends without having done so, as after ``kill -9``.
+    """A process that ends a group if this process ends without doing so, as after ``kill -9``.
 
-    It waits for the end of a pipe that is held here alone, which Linux closes whatever ends this process. A signal on
-    the death of a parent (PR_SET_PDEATHSIG) would reach the shell only, and not what that has started.
+    It waits for the end of a pipe that only this process holds, which Linux closes however this process ends. A signal
+    on the parent's death (PR_SET_PDEATHSIG) would reach only the shell, and not what the shell has started.
     """
 
     def __init__(self) -> None:
@@ -51,17 +51,17 @@ class Watch:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # what ends the group of its parent does not end it
+            start_new_session=True,  # so that signals to this process's group do not reach it
         )
 
     def keep_an_eye_on(self, group_id: int) -> None:
-        """From now on; it was started before the group, so that little can happen in between."""
+        """Watch this group from now on. The watch runs before the group does, so that little can happen in between."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # somebody has killed it
             self._process.stdin.write(b"%d\n" % group_id)
 
     def end(self) -> None:
-        """The group has been seen to. Its number must not have been given to another one yet."""
+        """End the watch, once the group has ended; to be called before the group's id can be used again."""
         self._process.kill()
         self._process.wait()
         assert self._process.stdin is not None

@@ -1,4 +1,4 @@
-"""Knows how Ctrl-C is kept from falling where it would do harm, as between the start of a process and its care."""
+"""Knows how to delay Ctrl-C where it would do harm, such as between starting a process and taking care of it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextlib.contextmanager
 def held_off() -> Iterator[None]:
-    """Hold off the signals that end a command for as long as the block lasts; what came is delivered behind it.
+    """Delay the signals that end a command until the block has ended.
 
-    Only those that are caught: what is not ends the process at once. They are not blocked, as a child that is started
-    meanwhile would never hear of them. In other threads than the first nothing needs to be held off.
+    Only signals that have a handler: others end the process at once. They are not blocked, because a child that is
+    started meanwhile would inherit that. Outside the main thread there is nothing to delay.
     """
     came: list[int] = []
     with _handled(lambda number, _: came.append(number)):
@@ -30,9 +30,9 @@ def held_off() -> Iterator[None]:
 
 @contextlib.contextmanager
 def put_up_with_one() -> Iterator[list[int]]:
-    """Note the first of these signals and go on with the block; the second is what it always was.
+    """Note the first of these signals and go on with the block; the second has its usual effect.
 
-    When a terminal is closed, SIGHUP may come from the shell and from the kernel, so it is never the second.
+    When a terminal is closed, SIGHUP may come from both the shell and the kernel, so it never counts as the second.
     """
     came: list[int] = []
     handlers = _caught()
@@ -48,7 +48,7 @@ def put_up_with_one() -> Iterator[list[int]]:
 
 @contextlib.contextmanager
 def _handled(handle: _Handler) -> Iterator[None]:
-    """Have what is caught handled so, for as long as the block lasts."""
+    """Replace the handlers of these signals for the duration of the block."""
     handlers = _caught()
     try:
         for number in handlers:
@@ -60,7 +60,7 @@ def _handled(handle: _Handler) -> Iterator[None]:
 
 
 def _caught() -> dict[signal.Signals, _Handler]:
-    """Who handles them now; nobody in other threads than the first."""
+    """The present handlers of these signals; empty outside the main thread."""
     if threading.current_thread() is not threading.main_thread():
         return {}
     handlers = {number: signal.getsignal(number) for number in _ENDING}

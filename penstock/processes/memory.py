@@ -1,8 +1,8 @@
-"""Knows how a process that rests gives back what it no longer uses: glibc alone keeps it for the next time.
+"""Knows how an idle process gives memory back that it no longer uses, which glibc would keep for later.
 
-By itself glibc takes every block that was freed as a sign to keep blocks of that size in the heap, up to 32 MiB, where
-one small block above them holds them all; and it gives each thread a heap of its own. After probes that was a sixth of
-the daemon's memory. Without glibc nothing is done.
+By default, each freed large block raises the size up to which glibc keeps blocks in the heap, up to 32 MiB, where one
+small block above them keeps all of them; and each thread gets a heap of its own. After probes that was a sixth of the
+daemon's memory. With other C libraries nothing is done.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 _ARENA_MAX = -8  # names of <malloc.h>
 _MMAP_THRESHOLD = -3
-# Mapped and unmapped for itself: the body of a part is, what a socket reads at a time is not.
+# Blocks of this size are mapped and unmapped one by one: the body of a part is, the buffer of a socket is not.
 _LARGE_BYTES = 1 << 20
 
 _MADV_DONTNEED = 4
@@ -36,7 +36,7 @@ def _glibc() -> ctypes.CDLL | None:
 
 
 def keep_little() -> None:
-    """From now on: one heap for all threads, and large blocks beside it."""
+    """From now on, use one heap for all threads, and map large blocks outside it."""
     if (library := _glibc()) is not None:
         library.mallopt(_ARENA_MAX, 1)
         library.mallopt(_MMAP_THRESHOLD, _LARGE_BYTES)
@@ -44,7 +44,7 @@ def keep_little() -> None:
 
 @contextlib.contextmanager
 def growing() -> Iterator[None]:
-    """What is made here stays: it is looked through for garbage once, and never again."""
+    """For a block whose objects stay for good, such as imports: they are checked for garbage once, and never again."""
     gc.disable()
     try:
         yield
@@ -57,9 +57,9 @@ def growing() -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_certificates() -> Iterator[None]:
-    """For aiohttp, which as it is imported reads all that the machine has, twice, for connections never opened here.
+    """For the import of aiohttp, which reads all CA certificates of the machine, twice, for connections not used here.
 
-    To AWS botocore brings its own; the metadata service has none.
+    For AWS, botocore brings its own; the metadata service uses none.
     """
     before = os.environ.get("SSL_CERT_FILE")
     os.environ["SSL_CERT_FILE"] = os.devnull
@@ -72,21 +72,21 @@ def without_certificates() -> Iterator[None]:
 
 
 def go_first() -> None:
-    """When memory ends, the kernel ends this process before the daemon that it works for, and all others."""
+    """When memory runs out, have the kernel kill this process before the daemon it works for, and before all others."""
     with contextlib.suppress(OSError):  # not on Linux
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
 
 
 def give_back() -> None:
-    """What is free now, and what of libraries only the start needed. Takes milliseconds."""
+    """Give back free memory, and pages of libraries that only the start needed. Takes milliseconds."""
     if (library := _glibc()) is not None:
         library.malloc_trim(0)
-        with contextlib.suppress(OSError):  # a kernel may be built without it, and a file may be one too many
+        with contextlib.suppress(OSError):  # no such file in this kernel, or too many open files
             for begin, end in unchanged(_SMAPS.read_text(encoding="ascii", errors="replace")):
                 library.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), _MADV_DONTNEED)
 
 
 def unchanged(smaps: str) -> Iterator[tuple[int, int]]:
-    """Where files lie of which no page differs: the kernel keeps them anyway, and maps again what is needed again."""
+    """Address ranges of mapped files without modified pages: the kernel can load them again when they are needed."""
     for match in _UNCHANGED.finditer(smaps):
         yield int(match["begin"], 16), int(match["end"], 16)

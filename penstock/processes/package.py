@@ -1,4 +1,4 @@
-"""Knows which penstock this process began with, and whether its files have been replaced since."""
+"""Knows which version of penstock this process started with, and whether its files have been replaced since."""
 
 from __future__ import annotations
 
@@ -18,41 +18,41 @@ _REPLACED = (
 
 
 class ReplacedError(OSError):
-    """No other process of the same penstock can be started any more; the message says what to do."""
+    """No other process of the same version can be started any more; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A version, and what of its files changes with them."""
+    """A version, and what identifies its files."""
 
     version: str
-    files: frozenset[tuple[str, int, int]]
-    content: bytes = b""
+    files: frozenset[tuple[str, int, int]]  # path, size in bytes, time of modification in ns
+    content: bytes = b""  # a digest
 
 
 @cache
 def begun() -> Package:
-    """As it was when this was asked first, which a daemon does when it begins."""
+    """The package at the first call, which the daemon makes at its start."""
     files = files_below(_FOLDER)
     return Package(version("penstock"), files, content_of(files))
 
 
 def trouble() -> str | None:
-    """One sentence once they were replaced. It takes a millisecond, and reads them all where dates have changed."""
+    """One sentence once the files were replaced, else None. Takes 1 ms; reads all files only if dates have changed."""
     began, files = begun(), files_below(_FOLDER)
     return None if files == began.files or content_of(files) == began.content else _REPLACED
 
 
 def refuse_replaced() -> None:
-    """Raises ReplacedError."""
+    """Raise ReplacedError if the files were replaced."""
     if (why := trouble()) is not None:
         raise ReplacedError(why)
 
 
 def files_below(folder: Path) -> frozenset[tuple[str, int, int]]:
-    """Each with its size and its date; not what Python compiles of them, whenever it first imports one.
+    """Path, size in bytes and time of modification in ns of each file, without `__pycache__` and hidden files.
 
-    Nor what is hidden, as editors and NFS leave it.
+    Python writes the former whenever it imports a file first; editors and NFS leave the latter behind.
     """
     found, folders = set[tuple[str, int, int]](), [str(folder)]
     while folders:
@@ -63,15 +63,15 @@ def files_below(folder: Path) -> frozenset[tuple[str, int, int]]:
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(entry.path)
                     continue
-                with contextlib.suppress(OSError):  # gone just now, or out of reach
+                with contextlib.suppress(OSError):  # gone just now, or not accessible
                     told = entry.stat()
                     found.add((entry.path, told.st_size, told.st_mtime_ns))
     return frozenset(found)
 
 
-@lru_cache(maxsize=1)  # which is asked of the same files again and again
+@lru_cache(maxsize=1)  # it is asked about the same files again and again
 def content_of(files: frozenset[tuple[str, int, int]]) -> bytes:
-    """A digest of all of them: who touches one, or installs the same again, has replaced nothing."""
+    """A digest of all files: touching one, or installing the same version again, does not change it."""
     digest = sha256()
     for name, *_ in sorted(files):
         with contextlib.suppress(OSError):

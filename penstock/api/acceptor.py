@@ -1,8 +1,9 @@
-"""Knows how connections come in: all that wait are looked at, each is refused or has a place, and users take turns.
+"""Knows how connections are accepted: all waiting ones at once; each is refused or gets a place, and users take turns.
 
-The kernel queues connections in the order in which they came, whoever made them, and an event loop takes one at a time.
-Behind two thousand of a user who only comes and goes, everybody else would wait for that many turns of the loop. So
-the queue is emptied at once, which costs a few microseconds each, and who is brought in first is decided here.
+The kernel queues connections in the order of their arrival, and an event loop accepts one at a time. Behind two
+thousand connections of a user who only connects and leaves, everybody else would wait for that many iterations of the
+loop. So the queue is emptied at once, which costs a few microseconds for each connection, and the order in which they
+are served is decided here.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from penstock.api.peer import Peer, peer_behind
 from penstock.api.places import Places
 from penstock.api.turns import Turns
 
-_LOOKED_AT_COUNT_MAX = 512  # in one turn of the loop
-_REST_SECONDS = 1.0  # when there are no files left
+_LOOKED_AT_COUNT_MAX = 512  # connections, in one iteration of the loop
+_REST_SECONDS = 1.0  # when accepting fails, as without free file descriptors
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
 class Acceptor:
-    """Brings connections of one listening socket in. `protocol_of` makes what serves a peer.
+    """Accepts the connections of one listening socket. `protocol_of` makes the protocol that serves a peer.
 
-    Whoever has been brought in holds a place until `leave` is called for it.
+    An accepted connection holds a place until `leave` is called for its peer.
     """
 
     listening: socket.socket
@@ -43,18 +44,18 @@ class Acceptor:
         self._rest: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """From now on, let connections in."""
+        """Accept connections from now on."""
         self.listening.setblocking(False)  # noqa: FBT003  # the method takes no other
         self._loop.add_reader(self.listening, self._look)
 
     def listen_on(self, listening: socket.socket) -> None:
-        """Let connections in by another socket from now on; those that are in stay."""
+        """Accept connections from another socket from now on; existing connections stay."""
         self.stop()
         self.listening = listening
         self.start()
 
     def stop(self) -> None:
-        """Let nobody in any more: who comes now waits in the kernel for the next one that listens."""
+        """Accept no more: new connections wait in the kernel until somebody listens again."""
         if self._rest is not None:
             self._rest.cancel()
         self._loop.remove_reader(self.listening)
@@ -62,16 +63,16 @@ class Acceptor:
 
     @property
     def is_bringing_in(self) -> bool:
-        """Whether somebody was accepted who waits to be brought in."""
+        """Whether an accepted connection still waits for its turn to be served."""
         return bool(self._newcomers)
 
     def close(self) -> None:
-        """Send away those who were accepted and wait still."""
+        """Close the connections that were accepted and still wait for their turn."""
         for task in self._newcomers:
             task.cancel()
 
     def leave(self, peer: Peer) -> None:
-        """Its place is free."""
+        """Free the peer's place."""
         self.places.give_back(peer.uid, is_in_control=peer.is_in_control(self.control_gid))
 
     def _look(self) -> None:
@@ -81,7 +82,7 @@ class Acceptor:
             except BlockingIOError:
                 return
             except ConnectionError:
-                continue  # it has left already
+                continue  # the client has left already
             except OSError as trouble:
                 _log.warning("no connection can be accepted for a second: %s", trouble.strerror)
                 self._loop.remove_reader(self.listening)
@@ -115,7 +116,7 @@ class Acceptor:
 
 
 def _refuse(connection: socket.socket, refusal: str) -> None:
-    """Say so, as far as there is room to say it, and hang up."""
+    """Send the refusal, if the socket's buffer has room, and close the connection."""
     detail = f"there is no connection for this one: {refusal}; close some and try again"
     body = b'{"title":"Too many connections","status":503,"detail":"%s"}\n' % detail.encode("ascii")
     head = (

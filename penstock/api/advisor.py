@@ -1,4 +1,4 @@
-"""Knows what the socket needs of the daemon, and how the daemon says that it will not."""
+"""Knows what the socket needs of the daemon, and how the daemon refuses a request."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from penstock.vocabulary import Observation, Recommendation, Setting
 
 
 class RefusedError(Exception):
-    """The daemon understood and will not do it now; the message says why, and what to do."""
+    """The daemon understood the request and refuses it now; the message says why, and what to do."""
 
 
 class NoRoomError(Exception):
-    """What was sent cannot be kept, for the disk is full; the message says what to do."""
+    """What was sent cannot be stored, because the disk is full; the message says what to do."""
 
 
 class Advisor(Protocol):
@@ -22,25 +22,28 @@ class Advisor(Protocol):
 
     @property
     def probed_operations(self) -> Collection[str]:
-        """Those that are measured here; the others will never have more than a guess."""
+        """The operations that are probed here; the others never get more than advice from tables or reports."""
         ...
 
     def snapshot(self) -> Snapshot:
-        """All the advice that stands, with the generation that each answer carries."""
+        """All standing advice, with the generation that each answer carries."""
         ...
 
     def recommend(self, question: Question) -> Recommendation[Any]:
-        """The advice for this question; always some."""
+        """The advice for this question; there always is some."""
         ...
 
     def assess(
         self, question: Question, setting: Setting, *, host_fraction: float | None = None
     ) -> Recommendation[Any]:
-        """What a setting that was chosen elsewhere will do for this question, as a recommendation."""
+        """What a setting chosen elsewhere is expected to do for this question, as a recommendation.
+
+        `host_fraction` is a lease's part of the host.
+        """
         ...
 
     def explain(self, question: Question) -> Mapping[str, Any]:
-        """Why that is the advice: the fit, the alternatives, the evidence, as JSON values and dates."""
+        """Why the advice is as it is: the fit, the alternatives, the evidence, as JSON values and dates."""
         ...
 
     def status(self) -> Mapping[str, Any]:
@@ -48,15 +51,15 @@ class Advisor(Protocol):
         ...
 
     def leftovers(self) -> Mapping[str, Any]:
-        """What probes left outside and nobody uses, as JSON values."""
+        """What probes left behind on AWS, as JSON values."""
         ...
 
     def clients(self) -> Mapping[str, Any]:
-        """What was heard of applications, and what they would gain, as JSON values."""
+        """What was heard of applications, and what the advice would gain them, as JSON values."""
         ...
 
     def metrics(self) -> bytes:
-        """The same for Prometheus, in its text format."""
+        """The metrics, in Prometheus's text format."""
         ...
 
     def troubles(self) -> Sequence[Mapping[str, Any]]:
@@ -66,25 +69,25 @@ class Advisor(Protocol):
     async def record(
         self, reports: Sequence[Observation[Any]], *, uid: int, process_id: int
     ) -> Sequence[str | None]:
-        """Keep what this process of this user measured; for each report, why it was refused, or None.
+        """Store what this process of this user measured; returns for each report why it was refused, or None.
 
-        Raises NoRoomError when none can be kept.
+        Raises NoRoomError when none can be stored.
         """
         ...
 
     async def request_probe(self, operation: str, payload_size_bytes: int) -> str:
-        """Probe this out of turn, within the budget. Returns a sentence about when. Raises RefusedError."""
+        """Request a probe out of turn, within the budget. Returns a sentence about when. Raises RefusedError."""
         ...
 
     async def remove_leftovers(self, *, forgets: bool = False) -> Mapping[str, Any]:
-        """Try to remove all of these between two probes, and say what came of it. Raises RefusedError.
+        """Try to remove all leftovers between two probes; returns what came of it. Raises RefusedError.
 
-        `forgets`: what cannot be removed is not tried again.
+        `forgets`: do not try again later what cannot be removed now.
         """
         ...
 
     async def believe_clock(self) -> str:
-        """Take the clock for right: what was spent ahead of it counts as spent now. Returns a sentence."""
+        """Trust the clock: spending dated in the future counts as spent now. Returns a sentence."""
         ...
 
     async def reload(self) -> str:

@@ -1,7 +1,7 @@
-"""Knows the questions that were answered since the advice last changed, byte for byte, and what was answered.
+"""Knows requests that were answered since the advice last changed, byte for byte, and their responses.
 
-An application asks the same question in the same bytes again and again. Then there is nothing to parse, to look up
-or to encode: the connection's gate finds the whole request here and sends the whole response.
+Applications send the same bytes again and again. Then there is nothing to parse, look up or encode: the connection's
+gate finds the whole request here and sends the whole response.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ _UNFIT = (b"content-length:", b"transfer-encoding:", b"upgrade:", b"expect:")
 
 
 class RememberedAnswers:
-    """Whole requests and whole responses, until something changes; bounded."""
+    """A bounded cache from whole requests to whole responses, valid until the advice changes."""
 
     def __init__(self) -> None:
         self._responses: dict[bytes, bytes] = {}
 
     def get(self, request: bytes) -> bytes | None:
-        """What these bytes were answered with."""
+        """The remembered response to these bytes; None if there is none."""
         return self._responses.get(request)
 
     def keep(self, request: web.Request, response: web.Response) -> None:
-        """Answer the same bytes the same way from now on; to be called only for what depends on the advice alone."""
+        """Remember this response for the same bytes; only for responses that depend on nothing but the advice."""
         whole = request.get(WHOLE_REQUEST)
         if (
             whole is None
@@ -42,12 +42,12 @@ class RememberedAnswers:
         self._responses[whole] = head.encode("latin-1") + response.body
 
     def forget(self) -> None:
-        """The advice has changed."""
+        """Forget all responses: the advice has changed."""
         self._responses.clear()
 
 
 def is_whole_get(data: bytes) -> bool:
-    """Whether this is one GET without a body, from its first byte to its last."""
+    """Whether these bytes are exactly one GET request without a body."""
     return (
         data.startswith(b"GET /v1/")
         and len(data) <= _REQUEST_BYTES_MAX

@@ -1,7 +1,7 @@
-"""Knows how much of the log one user may fill by what he asks: a few lines a minute, and then a count.
+"""Knows how much of the log one user's requests may fill: a few lines a minute, and then a count of the rest.
 
-Whoever may open the socket could otherwise write a traceback with every request, until the disk is full or what an
-operator looks for has been rotated away.
+Otherwise any user of the socket could have a traceback written with every request, until the disk is full or the lines
+that an operator looks for have been rotated away.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ import asyncio
 import logging
 from collections import Counter
 
-LINE_COUNT_MAX = 5  # of one user in a window: enough to see a fault, and that it comes again
+LINE_COUNT_MAX = 5  # of one user in a window: enough to see a fault, and that it recurs
 WINDOW_SECONDS = 60.0
-USER_COUNT_MAX = 64  # at a time; more than that share what one has
+USER_COUNT_MAX = 64  # at a time; further users share one count
 _THE_REST = None
 
 _log = logging.getLogger(__name__)
 
 
 class Complaints:
-    """Decides, user by user, whether a line is written; says afterwards how many were not."""
+    """Decides, user by user, whether a line is logged; logs afterwards how many were not."""
 
     def __init__(self) -> None:
-        self._line_counts: Counter[int | None] = Counter()  # by user, since the first in his window
+        self._line_counts: Counter[int | None] = Counter()  # by user, since the window began
 
     def may_write(self, uid: int | None) -> bool:
-        """Whether a line that this user causes is written now; it counts. To be called in the event loop."""
+        """Count a line that this user causes; returns whether to log it. To be called in the event loop."""
         key = uid if uid in self._line_counts or len(self._line_counts) < USER_COUNT_MAX else _THE_REST
         if key not in self._line_counts:
             asyncio.get_running_loop().call_later(WINDOW_SECONDS, self._end, key)

@@ -1,18 +1,18 @@
-"""Knows who holds which share of this host: leases, and how what the host can do is divided among them.
+"""Knows leases, which divide this host among processes, and how each one's share follows from what it can use.
 
-The optimum is the host's. Two processes that each run at the optimum overload it, so an application holds a lease
-for the time of its transfers, and the leases that contend for the same thing divide it:
+The optimum is the host's: two processes that each run at the optimum overload it. So an application holds a lease for
+the time of its transfers, and the leases that contend for the same resource divide it:
 
 - A lease alone would run at its own optimum, n threads. The host, given endless work of that kind, would run at N.
-  So the lease can use u = n / N of the host, 1 at the most.
-- Fractions f of the host are handed out in proportion to the leases' weights; who can use no more than u gets no
-  more than u, and leaves the rest to the others (water-filling). They sum to 1, or to all that can be used.
-- Each lease runs at f / u of its own optimum: every knob that is divided is scaled by that. Leases for objects of
-  different sizes, with optima of their own, thereby fill the host together.
-- Threads are whole: rounded so that they sum to what the fractions sum to, and nobody gets less than one.
+  So the lease can use u = n / N of the host, at most 1.
+- Fractions f of the host are assigned in proportion to the leases' weights, but a lease gets no more than the u it can
+  use, and leaves the rest to the others (water-filling). They sum to 1, or to all that can be used.
+- Each lease runs at f / u of its own optimum: every divided knob is scaled by that. So leases for objects of different
+  sizes, with optima of their own, fill the host together.
+- Threads are whole numbers: they are rounded so that their sum is kept, and each lease gets at least one.
 
-Pure bookkeeping: no clock, no socket. Where nothing is known yet there is nothing to divide: then each lease gets
-what the SDK would do by itself.
+This is pure bookkeeping: no clock, no socket. Where nothing is known yet, nothing is divided: each lease gets the SDK's
+own default.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _ENDLESS_OBJECT_COUNT = 4096  # more objects at a time than any host has threads
 
 
 class TooManyLeasesError(Exception):
-    """No more leases are given, overall or to this user; the message says what to do."""
+    """No more leases are granted, overall or to this user; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Appetite:
-    """What a lease would run at if it had the host to itself, and which fraction of the host that is.
+    """The setting of a lease that has the host to itself, and the fraction of the host that this uses.
 
     `use_fraction` is None while nothing is known of the place.
     """
@@ -51,19 +51,19 @@ class Appetite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """Who holds it, and what for."""
+    """A lease: who holds it, and what for."""
 
     lease_id: int
     claim: Claim
     process_id: int
     uid: int
-    is_in_control: bool  # of the daemon, too: then it may have one of the last
+    is_in_control: bool  # of the daemon: then the lease may be one of the reserved ones
     granted_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """What a lease may use now. `lease_count` leases divide the same thing, this one included."""
+    """What a lease may use now. `lease_count` leases divide the same resource, this one included."""
 
     setting: Setting
     host_fraction: float | None
@@ -71,7 +71,7 @@ class Share:
 
 
 def endless(demand: Demand) -> Demand:
-    """The same demand without an end of work and without limits of its own: what the whole host would be used for."""
+    """The demand with endless work and without its own limits, which would use the whole host."""
     return dataclasses.replace(
         demand,
         object_count=max(demand.object_count, _ENDLESS_OBJECT_COUNT),
@@ -83,7 +83,7 @@ def endless(demand: Demand) -> Demand:
 
 
 def appetite(alone: Recommendation[Any], endless_work: Recommendation[Any]) -> Appetite:
-    """What a lease can use, from the advice for its own question and from that for endless work of its kind."""
+    """What a lease can use, from the advice for its own question and the advice for endless work of its kind."""
     if alone.basis is Basis.DEFAULT:
         return Appetite(setting=alone.setting, use_fraction=None)
     settings = [alone.setting, endless_work.setting]
@@ -92,7 +92,7 @@ def appetite(alone: Recommendation[Any], endless_work: Recommendation[Any]) -> A
 
 
 class LeaseBook:
-    """The live leases, and the share of each, which is worked out when it is asked for."""
+    """The live leases, and the share of each, which is worked out on demand."""
 
     def __init__(
         self, count_max: int = LEASE_COUNT_MAX, count_max_per_uid: int = LEASE_COUNT_MAX_PER_UID
@@ -100,7 +100,7 @@ class LeaseBook:
         self._leases: dict[int, Lease] = {}
         self._appetites: dict[int, Appetite] = {}
         self._places = Places(count_max, count_max_per_uid)
-        self._shares: dict[int, Share] | None = {}  # None: somebody came or went since
+        self._shares: dict[int, Share] | None = {}  # None: to be worked out again
         self._granted_count = 0
 
     def __len__(self) -> int:
@@ -108,7 +108,7 @@ class LeaseBook:
 
     @property
     def leases(self) -> Sequence[Lease]:
-        """All that are live, the oldest first."""
+        """All live leases, the oldest first."""
         return tuple(self._leases.values())
 
     def grant(
@@ -121,7 +121,7 @@ class LeaseBook:
         is_in_control: bool = False,
         now: datetime,
     ) -> Lease:
-        """Write a new lease in. Raises TooManyLeasesError."""
+        """Grant a new lease. Raises TooManyLeasesError."""
         refusal = self._places.take(uid, is_in_control=is_in_control)
         if refusal is not None:
             raise TooManyLeasesError(f"there is no lease for this one: {refusal}; close some, or do without")
@@ -139,7 +139,7 @@ class LeaseBook:
         return lease
 
     def appraise(self, lease: Lease, wanted: Appetite) -> bool:
-        """Take note of what a live lease can use by now; returns whether that is news, and shares may differ."""
+        """Update what a live lease can use; returns whether that has changed, so that shares may differ."""
         is_news = self._appetites[lease.lease_id] != wanted
         if is_news:
             self._appetites[lease.lease_id] = wanted
@@ -147,13 +147,13 @@ class LeaseBook:
         return is_news
 
     def release(self, lease: Lease) -> None:
-        """Strike a lease out; what it held is free."""
+        """End a lease; its share is free."""
         del self._leases[lease.lease_id], self._appetites[lease.lease_id]
         self._places.give_back(lease.uid, is_in_control=lease.is_in_control)
         self._shares = None
 
     def claimed_bytes(self, question: Question) -> int:
-        """What all leases of its operation move, besides the one that asks: its claim holds this very question."""
+        """The bytes that other leases of the operation move: all but the one whose claim holds this very question."""
         claimed = [lease.claim.question for lease in self._leases.values()]
         others = [each for each in claimed if each is not question and each.operation == question.operation]
         return sum(each.payload_size_bytes * max(each.demand.object_count, 1) for each in others)
@@ -178,7 +178,7 @@ class LeaseBook:
 
 
 def divide(appetites: Sequence[Appetite], weights: Sequence[float]) -> list[Share]:
-    """The shares of leases of one operation that contend for the same thing."""
+    """The shares of leases of one operation that contend for the same resource."""
     fractions = water_fill([a.use_fraction or 0.0 for a in appetites], weights)
     scales = [
         fraction / wanted.use_fraction if wanted.use_fraction else 1.0
@@ -196,13 +196,13 @@ def divide(appetites: Sequence[Appetite], weights: Sequence[float]) -> list[Shar
 
 
 def apportion(wanted: Sequence[float]) -> list[int]:
-    """Whole numbers near these, none below 1, with the same sum, rounded; where that is below their number, all 1."""
+    """Whole numbers near these, each at least 1, with the same sum, rounded; all 1 if the sum is below their count."""
     given = [max(1, floor(value)) for value in wanted]
     most_missing_first = sorted(range(len(wanted)), key=lambda i: round(given[i] - wanted[i], 9))
     excess = sum(given) - max(round(sum(wanted)), len(wanted))
     for index in most_missing_first[: max(0, -excess)]:
         given[index] += 1
-    # What was given to those who wanted less than 1: the others pay in turns, whom least is missing first.
+    # Those who wanted less than 1 got too much: the others pay for it in turns, beginning with who lacks least.
     spare = sorted((turn, wanted[i] - n, i) for i, n in enumerate(given) for turn in range(n - 1))
     for *_, index in spare[: max(0, excess)]:
         given[index] -= 1
@@ -210,7 +210,7 @@ def apportion(wanted: Sequence[float]) -> list[int]:
 
 
 def scaled(settings: Sequence[Setting], scales: Sequence[float]) -> list[Setting]:
-    """The settings with every knob that is divided at this part of itself; 0 stays what it means: no limit."""
+    """The settings with every divided knob multiplied by its scale; 0 stays 0, because it means no limit."""
     changes: list[dict[str, float]] = [{} for _ in settings]
     for name in divided_knobs(settings[0]):
         wanted = {i: getattr(s, name) * scales[i] for i, s in enumerate(settings) if getattr(s, name)}
@@ -222,7 +222,7 @@ def scaled(settings: Sequence[Setting], scales: Sequence[float]) -> list[Setting
 
 
 def terms_document(lease: Lease, share: Share) -> dict[str, Any]:
-    """What a lease has beside the advice for its share."""
+    """What a lease is told beside the advice for its share."""
     return {
         "lease_id": lease.lease_id,
         "resource": lease.claim.resource,
@@ -233,7 +233,7 @@ def terms_document(lease: Lease, share: Share) -> dict[str, Any]:
 
 
 def lease_documents(book: LeaseBook) -> list[dict[str, Any]]:
-    """Every live lease for people and dashboards: who, what for, how much."""
+    """Every live lease for people and dashboards: its holder, its purpose and its share."""
     documents = []
     for lease in book.leases:
         share, question = book.share(lease), lease.claim.question

@@ -1,7 +1,7 @@
-"""Knows how the unix socket is served: its file, the limits of a connection, and what is answered at its gate.
+"""Knows how the unix socket is served: its file, the limits of connections, and what is answered at the gate.
 
-What was asked before in the same bytes is answered at the gate (see `api.answers`), in the turn of its connection.
-A connection is refused when there are too many, overall or of one user (see `api.places`), and closed when it sends no
+A request that was answered before in the same bytes is answered at the gate, before aiohttp (see `api.answers`). A
+connection is refused when there are too many, overall or of one user (see `api.places`), and closed when it sends no
 whole request for a while. Between two requests it costs a timer and a few kilobytes.
 """
 
@@ -29,13 +29,13 @@ from penstock.api.places import Places
 from penstock.api.turns import Turns
 
 LAST_REQUEST: web.RequestKey[Callable[[], None]] = web.RequestKey("last_request")
-"""To be called when an answer goes on until one side leaves: see `_Gate.await_leaving`."""
+"""To be called for an answer that goes on until one side closes: see `_Gate.await_leaving`."""
 
 _PATH_LENGTH_MAX = 107  # of sockaddr_un, without its NUL
 _NEVER_SECONDS = 7 * 86400.0
 _BACKLOG = 2048  # a unix socket refuses at once what it cannot queue
 _FILE_COUNT_BESIDE_CONNECTIONS = 256
-_HEAR_OUT_STEP_COUNT_MAX, _HEAR_OUT_STEP_SECONDS = 100, 0.005  # a request follows its connection at once
+_HEAR_OUT_STEP_COUNT_MAX, _HEAR_OUT_STEP_SECONDS = 100, 0.005  # clients send requests right after connecting
 
 
 class SocketPathError(RuntimeError):
@@ -44,22 +44,22 @@ class SocketPathError(RuntimeError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """How much of the daemon its clients may take."""
+    """The limits on connections and requests of clients."""
 
     connection_count_max: int = 2048
     connection_count_max_per_uid: int = 1280
-    idle_seconds_max: float = 60.0  # without a whole request, or without taking what was sent
+    idle_seconds_max: float = 60.0  # without sending a whole request, or without taking the answer
     request_line_bytes_max: int = 8192
     header_field_bytes_max: int = 4096
-    header_field_count_max: int = 32  # with their bytes: what is held, twice, of each head that does not end
+    header_field_count_max: int = 32  # times their bytes: held, twice, for each head that does not end
     body_bytes_max: int = 256 * 1024
 
 
 def open_socket(path: Path, *, mode: int = 0o666, gid: int | None = None) -> socket.socket:
-    """A listening socket at this path, with its mode from the first moment on. Raises SocketPathError.
+    """A listening socket at this path, which has its mode from the first moment. Raises SocketPathError.
 
-    It is bound under another name and then renamed, which also replaces what a killed daemon left behind. A
-    socket on which somebody listens is never touched.
+    It is bound under another name and then renamed, which also replaces a killed daemon's file. A socket on which
+    somebody listens is never touched.
     """
     if len(os.fsencode(path)) + len(".new") > _PATH_LENGTH_MAX:
         raise SocketPathError(
@@ -90,7 +90,7 @@ def open_socket(path: Path, *, mode: int = 0o666, gid: int | None = None) -> soc
 
 
 def remove_socket(path: Path) -> None:
-    """Remove the file of a socket that was closed, unless another daemon listens there by now."""
+    """Remove the file of a closed socket, unless another daemon listens there by now."""
     with contextlib.suppress(OSError):
         if not _somebody_listens(path):
             path.unlink()
@@ -106,9 +106,9 @@ async def serving(
     *,
     control_gid: int | None = None,
 ) -> AsyncIterator[Acceptor]:
-    """Serve the application on a listening socket: one of `open_socket`, or one inherited from systemd.
+    """Serve the application on a listening socket, from `open_socket` or inherited from systemd.
 
-    Some connections are kept for root, the daemon's own user and this group.
+    Some connections are reserved for root, the daemon's own user and `control_gid`.
     """
     _allow_open_files(limits.connection_count_max + _FILE_COUNT_BESIDE_CONNECTIONS)
     gatekeeper = _Gatekeeper(limits, answers or RememberedAnswers())
@@ -117,12 +117,12 @@ async def serving(
         application,
         access_log=None,
         logger=_quiet_log(),
-        handler_cancellation=True,  # a watcher who leaves ends its handler at once
-        keepalive_timeout=_NEVER_SECONDS,  # the gate knows who is idle
+        handler_cancellation=True,  # the handler of a watcher that leaves ends at once
+        keepalive_timeout=_NEVER_SECONDS,  # the gate closes idle connections
         max_line_size=limits.request_line_bytes_max,
         max_field_size=limits.header_field_bytes_max,
         max_headers=limits.header_field_count_max,
-        auto_decompress=False,  # what comes packed is not JSON, and is not unpacked to find out
+        auto_decompress=False,  # compressed bodies are refused as they are: they are not JSON
         shutdown_timeout=1.0,
     )
     await runner.setup()
@@ -147,7 +147,7 @@ async def serving(
 
 
 async def _hear_out(acceptor: Acceptor, gatekeeper: _Gatekeeper) -> None:
-    """Who was let in is answered: no other daemon ever will. Those who say nothing are not waited for long."""
+    """Wait until accepted connections are answered, as no other daemon will; but not long for those that are silent."""
     for _ in range(_HEAR_OUT_STEP_COUNT_MAX):
         if not (acceptor.is_bringing_in or gatekeeper.is_unheard()):
             return
@@ -157,11 +157,11 @@ async def _hear_out(acceptor: Acceptor, gatekeeper: _Gatekeeper) -> None:
 def _refuse_unreadable_expectations(
     handle: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
 ) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
-    """Refuse by ourselves: aiohttp repeats in its refusal what was expected, and fails where that is no text."""
+    """Refuse `Expect` headers that are not UTF-8: aiohttp would repeat them in its refusal, and fail."""
 
     async def handle_readable(request: web.BaseRequest) -> web.StreamResponse:
         expected = request.headers.get("Expect", "")
-        if any("\udc80" <= character <= "\udcff" for character in expected):  # a byte that is no UTF-8
+        if any("\udc80" <= character <= "\udcff" for character in expected):  # bytes that are not UTF-8
             raise web.HTTPExpectationFailed
         return await handle(request)
 
@@ -169,7 +169,7 @@ def _refuse_unreadable_expectations(
 
 
 class _Gatekeeper:
-    """Knows the gate of each request."""
+    """Makes a gate for each connection, and finds it for each request."""
 
     def __init__(self, limits: ConnectionLimits, answers: RememberedAnswers) -> None:
         self.limits = limits
@@ -177,7 +177,7 @@ class _Gatekeeper:
         self._gates: dict[asyncio.BaseProtocol, _Gate] = {}
 
     def admit(self, handler: asyncio.Protocol, on_leaving: Callable[[], None]) -> _Gate:
-        """A gate before this handler; who comes through it is known until the connection is lost."""
+        """A gate before aiohttp's handler of a connection, known until the connection is lost."""
 
         def leave() -> None:
             del self._gates[handler]
@@ -187,7 +187,7 @@ class _Gatekeeper:
         return gate
 
     def is_unheard(self) -> bool:
-        """Whether somebody came in whose first request has not come, or is not worked on yet."""
+        """Whether there is a connection whose first request has not come, or is not worked on yet."""
         return any(gate.is_unheard for gate in self._gates.values())
 
     def middleware(self) -> Middleware:
@@ -210,7 +210,7 @@ class _Gatekeeper:
 
 
 class _Gate(asyncio.Protocol):
-    """Stands before aiohttp's handler of one connection, answers what it knows, and passes everything else on."""
+    """Stands before aiohttp's handler of one connection: answers remembered requests, and passes everything else on."""
 
     def __init__(
         self, keeper: _Gatekeeper, handler: asyncio.Protocol, on_leaving: Callable[[], None]
@@ -221,22 +221,22 @@ class _Gate(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._waiting_since = 0.0  # on the loop's clock
-        # Only a client that sends its requests one by one, whole and waiting for each answer, is answered here: aiohttp
-        # has then read all that came, and written all that it will write.
+        # Requests are answered here only if the client sends them one by one, whole, and waits for each answer: then
+        # aiohttp has read all bytes that came, and written its whole answer.
         self._is_between_requests = True
-        self._is_sending = False  # more than the client has taken
+        self._is_sending = False  # the client has not taken everything yet
         self.is_unheard = True
         self._is_last_request = False
-        self.whole_request: bytes | None = None  # that is being answered
+        self.whole_request: bytes | None = None  # the one being answered
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are no subclasses of asyncio's, though they do the same.
+        # uvloop's transports are no subclasses of asyncio's, but have the same methods.
         self._transport = cast("asyncio.Transport", transport)
         self.handler.connection_made(self._transport)
         self.wait()
 
     def wait(self) -> None:
-        """A whole request must come, and the answer to the last one be taken, before the time is up."""
+        """Start the idle timer: a whole request must come, and the last answer be taken, before it ends."""
         if self._transport is None:
             return
         loop = asyncio.get_running_loop()
@@ -245,7 +245,7 @@ class _Gate(asyncio.Protocol):
         self._is_between_requests = self._is_between_requests or self.whole_request is not None
 
     def _on_timer(self) -> None:
-        """Close an idle connection; one that was answered at the gate meanwhile has a later end."""
+        """Close the connection if it is idle, or wait on if it was answered at the gate meanwhile."""
         assert self._transport is not None
         loop = asyncio.get_running_loop()
         ends_at = self._waiting_since + self._keeper.limits.idle_seconds_max
@@ -260,7 +260,7 @@ class _Gate(asyncio.Protocol):
             self._timer = None
 
     def await_leaving(self) -> None:
-        """Drop what the client says from now on: kept for later it would stop the reading, and hide that it left."""
+        """Drop further bytes of the client: buffered, they would stop the reading, and hide that the client left."""
         self._is_last_request = True
         if self._transport is not None and not self._transport.is_reading():
             self._transport.resume_reading()
@@ -299,7 +299,7 @@ class _Gate(asyncio.Protocol):
 
 
 def _quiet_log() -> logging.Logger:
-    """A log for aiohttp, which would write a traceback for every stranger's random bytes."""
+    """A silenced log for aiohttp, which would log a traceback for any client's random bytes."""
     log = logging.getLogger(f"{__name__}.requests")
     log.setLevel(logging.CRITICAL)
     return log
@@ -331,7 +331,7 @@ def _somebody_listens(path: Path) -> bool:
 
 
 def _allow_open_files(count: int) -> None:
-    """Raise the soft limit on open files as far as is needed and allowed."""
+    """Raise the soft limit on open files to `count`, as far as the hard limit allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

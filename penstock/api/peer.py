@@ -1,4 +1,4 @@
-"""Knows who is at the other end of a connection over a unix socket, as the kernel says."""
+"""Knows which process is at the other end of a unix socket's connection, as the kernel tells it."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _SO_PEERGROUPS = 59  # not in the socket module: the supplementary groups of the
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """The identity of the process when it connected."""
+    """The identity of a process at the moment it connected."""
 
     process_id: int
     uid: int
     group_ids: frozenset[int]
 
     def is_in_control(self, control_gid: int | None) -> bool:
-        """Whether it may do more than ask: root, the daemon's own user, and members of this group."""
+        """Whether it may do more than ask questions: root, the daemon's own user, and members of this group may."""
         return self.uid in {0, os.geteuid()} or control_gid in self.group_ids
 
 
 def peer_behind(connection: socket.socket) -> Peer:
-    """The identity behind a connection."""
+    """The identity of the process behind a connection."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
     process_id, uid, gid = _UCRED.unpack(credentials)
     try:

@@ -1,13 +1,13 @@
-"""Knows the routes of the socket: which question goes to whom, how it is answered, and who may ask it.
+"""Knows the routes of the socket: who handles each request, how it is answered, and who may send it.
 
-A lease is a connection: it is granted when its stream begins and ends with it, whichever side that ends, so that a
+A lease is a connection: it is granted when its stream begins and ends with the stream, whichever side closes it. So a
 killed holder's share is free as soon as the kernel has closed its socket.
 
-It speaks to the rest of the daemon through `advisor.py` alone. The advice that stands is encoded once for each
-change, by `publish`; the snapshot file, ``/v1/recommendations`` and the watchers all get the same bytes. Each
-line of a watch is the whole state, so a slow watcher that misses lines has missed nothing but the past.
+The routes use the rest of the daemon through `advisor.py` alone. Standing advice is encoded once for each change, by
+`publish`; the snapshot file, ``/v1/recommendations`` and the watchers all get the same bytes. Each line of a watch is
+the whole state, so a slow watcher that misses lines has missed nothing but the past.
 
-What cannot be answered is an ``application/problem+json`` document with a sentence that says what to do.
+Errors are ``application/problem+json`` documents with a sentence that says what to do.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ _NDJSON = "application/x-ndjson"
 _PROBLEM = "application/problem+json"
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 _LEARNED = frozenset({Basis.MODEL, Basis.MEASURED})
-_IS_STREAMED = web.RequestKey("is_streamed", bool)  # the head of its answer is said, and no other can follow
+_IS_STREAMED = web.RequestKey("is_streamed", bool)  # its answer has begun: no other can follow
 
 
 @dataclass(eq=False)
 class Api:
-    """The routes, and the one place where changed advice is made public."""
+    """The routes, and the one place where changed advice is published."""
 
     advisor: Advisor
     _: KW_ONLY
@@ -126,7 +126,7 @@ class Api:
         return application
 
     def publish(self) -> None:
-        """Make the advice that stands public: at the start by itself, and to be called after each change."""
+        """Publish the standing advice. Called at the start by itself; to be called after each change."""
         self._snapshot = self.advisor.snapshot()
         self.answers.forget()
         self._state = encode(snapshot_document(self._snapshot))
@@ -136,7 +136,7 @@ class Api:
         self._write_snapshot()
 
     def mend_snapshot(self) -> str | None:
-        """Write the file again when it is gone, or could not be written; one sentence while it cannot be."""
+        """Write the snapshot again if it is gone or could not be written; returns a sentence if it cannot be now."""
         path = self.snapshot_path
         is_gone = path is not None and not os.access(path, os.F_OK)
         if is_gone or self._snapshot_trouble is not None:
@@ -162,7 +162,7 @@ class Api:
         recommendation = self.advisor.recommend(read_question(request.query.items()))
         body = encode(recommendation_document(recommendation, generation=self._snapshot.generation))
         response = _conditional(request, body, _etag_of(body))
-        if recommendation.basis is not Basis.DEFAULT:  # that one is as old as its question
+        if recommendation.basis is not Basis.DEFAULT:  # a default is dated by its question
             self.answers.keep(request, response)
         return response
 
@@ -215,7 +215,7 @@ class Api:
                 else:
                     await watcher.is_behind()
         except (TimeoutError, ConnectionError):
-            # It does not read, or it has left.
+            # The client does not read, or has left.
             if request.transport is not None:
                 request.transport.abort()
         finally:
@@ -292,21 +292,21 @@ class Api:
         return lease
 
     def _leases_changed(self) -> None:
-        """What others may use is another share now, and so may be the regime of whoever leaves that open."""
+        """The other leases' shares have changed, and perhaps the regime of questions that do not state one."""
         self.answers.forget()
         self._wake_holders()
 
     async def _tell_shares(self, request: web.Request, lease: Lease) -> web.StreamResponse:
-        """A line now and after each change; who reads slowly is told the newest share when he is ready for it."""
+        """Send the share now and after each change; a slow reader is sent the newest one when it is ready."""
         told = b""
         response = await _stream(request)
         while not self._is_closing:
-            # Taken before the share is: a change in between is then not missed.
+            # Read before the share is worked out, so that no change in between is missed.
             changed, snapshot = self._shares_changed, self._snapshot
-            # New advice, and who else is there: where others need the burst credits, less is wanted without them.
+            # What it can use depends on the advice and on other leases: if those need the burst credits, it is less.
             if self.leases.appraise(lease, self._appetite(lease.claim)):
                 self._wake_holders()
-            await asyncio.sleep(0)  # the other holders do the same, before anybody is told a new share
+            await asyncio.sleep(0)  # let other holders do the same before anybody is sent a new share
             share = self.leases.share(lease)
             advice = self.advisor.assess(
                 lease.claim.question,
@@ -318,7 +318,7 @@ class Api:
             if line != told:
                 told = line
                 await response.write(line)
-            # Also after a line: advice that is as old as its question differs each time that it is asked for.
+            # Wait even if a line was sent: default advice is dated by its question, so it would differ each time.
             await changed.wait()
             await self._turn(request, is_told=True)
         return response
@@ -341,13 +341,13 @@ class Api:
         return take_turn
 
     async def _turn(self, request: web.Request, *, is_told: bool = False) -> None:
-        """Until it is this user's: what follows takes all of the daemon, without a pause."""
+        """Wait for this user's turn: what follows runs without a pause, and blocks the event loop."""
         peer = _peer(request)
         is_in_control = peer.is_in_control(self.control_gid)
         await self.turns.mine(peer.uid, is_in_control=is_in_control, is_told=is_told)
 
     async def _read_body(self, request: web.Request) -> None:
-        """Wait for it; the handler has it at once then."""
+        """Wait for the whole body, which the handler then gets at once."""
         try:
             async with asyncio.timeout(self.limits.idle_seconds_max):
                 await request.read()
@@ -402,11 +402,11 @@ _DETAILS = {
 def _explaining_trouble(complaints: Complaints) -> Middleware:
     @web.middleware
     async def explain_trouble(request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Turn every way to fail into a document that says what to do: nothing passes this edge of a request."""
+        """Turn every failure into a document that says what to do: no exception passes this edge."""
         try:
             return await _answered(request, handler)
         except ConnectionError:
-            raise  # nobody is left to answer
+            raise  # the client has left
         except Exception:  # noqa: BLE001 - the edge: one bad request must not look like a dead daemon
             if complaints.may_write(_peer(request).uid):
                 _log.exception("cannot answer %s %s", request.method, request.path)
@@ -419,7 +419,7 @@ def _explaining_trouble(complaints: Complaints) -> Middleware:
 
 
 async def _answered(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """The answer, or the document of a refusal that was foreseen."""
+    """The answer, or the document of an expected refusal."""
     try:
         return await handler(request)
     except UnreadableError as trouble:
@@ -437,7 +437,7 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
 
 
 def _peer(request: web.Request) -> Peer:
-    """Who asks, as the kernel says."""
+    """The process that sent the request, as the kernel tells it."""
     if request.transport is None:
         raise ConnectionResetError
     return peer_behind(request.transport.get_extra_info("socket"))
@@ -461,7 +461,7 @@ def _json(document: Mapping[str, Any], *, status: int = 200, content_type: str =
 
 
 async def _stream(request: web.Request) -> web.StreamResponse:
-    """The beginning of an answer that goes on, line by line, until one side leaves."""
+    """Begin an answer that goes on, line by line, until one side closes it."""
     response = web.StreamResponse(headers={"Content-Type": _NDJSON, "Cache-Control": "no-store"})
     response.force_close()
     request[LAST_REQUEST]()

@@ -1,4 +1,4 @@
-"""Knows how somebody who watches is told the newest state, without waking whoever has nothing to do."""
+"""Knows how a watching client is sent the newest state, without waking the tasks of clients that are up to date."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from aiohttp import HttpVersion11, web
 
 
 class Watcher:
-    """Somebody who watches. Who has taken everything so far is told at once, without his handler being woken."""
+    """A watching client. If it has taken everything so far, it is sent the new state without waking its handler."""
 
     def __init__(self, request: web.Request) -> None:
         self.told = b""
         self._transport = request.transport
         self._is_chunked = request.version >= HttpVersion11
-        self._behind: asyncio.Future[None] | None = None  # while his handler waits
+        self._behind: asyncio.Future[None] | None = None  # while the handler waits
 
     def tell(self, line: bytes, chunk: bytes) -> None:
-        """Send him the new state, or leave it to his handler when there is more that he has not taken."""
+        """Send the new state, or leave it to the handler if the client has not taken everything before."""
         transport = self._transport
         if self._behind is None or transport is None or transport.is_closing():
             return
@@ -28,7 +28,7 @@ class Watcher:
         self.told = line
 
     async def is_behind(self) -> None:
-        """Wait until his handler has something to do."""
+        """Wait until the handler has something to do."""
         self._behind = asyncio.get_running_loop().create_future()
         try:
             await self._behind
@@ -36,6 +36,6 @@ class Watcher:
             self._behind = None
 
     def wake(self) -> None:
-        """Let his handler look."""
+        """Wake the handler."""
         if self._behind is not None and not self._behind.done():
             self._behind.set_result(None)

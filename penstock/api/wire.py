@@ -1,8 +1,8 @@
-"""Knows how the words are spelled in JSON and in a query string, and what a stranger may claim in them.
+"""Knows how requests and answers are spelled in JSON and in query strings, and which values clients may send.
 
-One thing has one spelling: JSON key, query parameter and field of the vocabulary are the same word.
-Everything here is pure; what cannot be read raises `UnreadableError`, which lists every mistake at once, within bounds:
-an answer that is much larger than its question would be held in memory for whoever does not take it.
+One thing has one spelling: JSON key, query parameter and field of the vocabulary are the same word. Everything here is
+pure. Invalid input raises `UnreadableError`, which lists all mistakes at once, up to a bound: an answer much larger
+than its request would be held in memory for clients that do not read it.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from penstock.vocabulary import (
     setting_values,
 )
 
-SCHEMA = 1  # counts up only when a key changes its meaning or goes away; new keys may come at any time
+SCHEMA = 1  # increased only when a key changes its meaning or is removed; new keys may be added at any time
 PAYLOAD_SIZE_BYTES_MAX = max(row.payload_size_bytes_max for row in OPERATIONS.values())
-MEMORY_BYTES_MIN = "memory_bytes_min"  # among what is derived, where less than the least was allowed
-REPORT_COUNT_MAX = 100  # in one post
-MISTAKE_COUNT_MAX = 32  # that are told at once: a body has room for tens of thousands
+MEMORY_BYTES_MIN = "memory_bytes_min"  # a key of `derived`, where every setting needs more than was allowed
+REPORT_COUNT_MAX = 100  # in one request
+MISTAKE_COUNT_MAX = 32  # listed at once: a body has room for tens of thousands
 _MISTAKE_COUNT_MAX_PER_REPORT = 8
 _CLAIM_KEY_COUNT_MAX = 64
-_SHAPE_DETAIL_LENGTH_MAX = 256  # what the decoder says may quote a name of any length
+_SHAPE_DETAIL_LENGTH_MAX = 256  # the decoder's message may quote a name of any length
 _QUERY_VALUE_LENGTH_MAX = 64
 _WHOLE_MAX = 10**12
 _VISIBILITY_SECONDS_MAX = 43_200.0
@@ -57,7 +57,7 @@ _SMALL = re.compile(r"[1-9](\.[0-9]{1,30})?e-[0-2][0-9]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """All the advice that stands at one moment. `generation` rises whenever any of it changes."""
+    """All standing advice at one moment. `generation` rises whenever any of it changes."""
 
     generation: int
     generated_at: datetime
@@ -68,7 +68,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What an application asks. None for the region or the instance type is "the daemon's own"."""
+    """What an application asks. None for the region or the instance type means the daemon's own."""
 
     operation: str
     payload_size_bytes: int
@@ -78,7 +78,7 @@ class Question:
     demand: Demand
 
     def context(self, home: Place) -> Context:
-        """What it is about, seen from a daemon that is there."""
+        """The context of the question, for a daemon that is at `home`."""
         place = Place(
             operation=self.operation,
             region=self.region or home.region,
@@ -90,24 +90,24 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What an application wants to hold a share of the host for, and how much it counts beside the others."""
+    """What an application wants a lease for, and its weight relative to other leases."""
 
     question: Question
     weight: float = 1.0
-    resource: str = ""  # what it contends for: claims that name different ones do not divide
+    resource: str = ""  # what it contends for: claims with different resources do not share
     client: str = UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One thing that is wrong with what was sent, and what was expected there."""
+    """One mistake in what was sent: where it is, and what was expected there."""
 
     where: str
     detail: str
 
 
 class UnreadableError(ValueError):
-    """What was sent cannot be understood; `mistakes` has what is wrong with it, the first so many of them."""
+    """What was sent is invalid; `mistakes` has the first `MISTAKE_COUNT_MAX` mistakes in it."""
 
     def __init__(self, mistakes: Sequence[Mistake]) -> None:
         self.mistakes = tuple(mistakes[:MISTAKE_COUNT_MAX])
@@ -118,7 +118,7 @@ class UnreadableError(ValueError):
 
 
 def encode(document: Mapping[str, Any]) -> bytes:
-    """One line of JSON with its line feed, so that every answer is also a line of a stream."""
+    """One line of JSON with a line feed, so that every answer can also be a line of a stream."""
     return msgspec.json.encode(document) + b"\n"
 
 
@@ -151,18 +151,18 @@ def recommendation_document(recommendation: Recommendation[Any], *, generation: 
 
 
 def _counted(name: str, value: float) -> float:
-    """Bytes and counts as whole numbers: a typed client expects them so."""
+    """The value, with bytes and counts as integers, which typed clients expect."""
     return round(value) if name.endswith(("_bytes", "_count")) else value
 
 
 def demand_document(demand: Demand) -> dict[str, Any]:
-    """What was asked for, without what was not stated."""
+    """The fields of a demand that were stated."""
     stated = {field.name: getattr(demand, field.name) for field in fields(demand)}
     return {name: value for name, value in stated.items() if value is not None}
 
 
 def snapshot_document(snapshot: Snapshot) -> dict[str, Any]:
-    """All the advice that stands, for the snapshot file, ``/v1/recommendations`` and each line of a watch."""
+    """All standing advice, for the snapshot file, ``/v1/recommendations`` and each line of a watch."""
     return {
         "schema": SCHEMA,
         "generation": snapshot.generation,
@@ -193,7 +193,7 @@ def read_question(query: Iterable[tuple[str, str]]) -> Question:
 
 
 def _missing_and_wrong_together(values: Mapping[str, Any], told: Collection[str]) -> Iterable[Mistake]:
-    """What a question needs beside what was `told` of already."""
+    """Mistakes about missing parameters and combinations, beside those already found at the places in `told`."""
     row = OPERATIONS.get(values.get("operation", ""))
     if "operation" not in values:
         yield Mistake("operation", f"is missing; expected one of {', '.join(OPERATIONS)}")
@@ -216,7 +216,7 @@ _Claim: TypeAlias = Annotated[dict[str, str | int | float], msgspec.Meta(max_len
 
 
 def read_claim(body: bytes) -> Claim:
-    """The claim in a document: the parameters of a question, and how much it counts. Raises UnreadableError."""
+    """The claim in a document: the parameters of a question, and those of the lease. Raises UnreadableError."""
     values = _decoded(body, _Claim)
     own = {name: values.pop(name) for name in CLAIM_KEYS if name in values}
     try:
@@ -229,14 +229,14 @@ def read_claim(body: bytes) -> Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reports:
-    """What a post holds, by position: reports that are possible, and what is wrong with the others."""
+    """The reports in a request, by position: the plausible ones, and the mistakes in the others."""
 
     readable: Mapping[int, Observation[Any]]
     mistakes: Mapping[int, Sequence[Mistake]]
 
 
 def read_reports(body: bytes, *, region: str, instance_type: str, now: datetime) -> Reports:
-    """What an application measured on this host, each report by itself. Raises UnreadableError for what is no list."""
+    """An application's reports, each checked by itself. Raises UnreadableError if the body is not a list of reports."""
     documents = _decoded(body, _Reports).observations
     readable: dict[int, Observation[Any]] = {}
     mistakes: dict[int, Sequence[Mistake]] = {}
@@ -258,7 +258,7 @@ def read_reports(body: bytes, *, region: str, instance_type: str, now: datetime)
 
 
 def reports_document(count: int, refused: Mapping[int, Sequence[Mistake]]) -> dict[str, Any]:
-    """What became of so many reports."""
+    """The answer to a request with `count` reports: how many were accepted, and why others were not."""
     return {
         "accepted_count": count - len(refused),
         "refused": [
@@ -269,12 +269,12 @@ def reports_document(count: int, refused: Mapping[int, Sequence[Mistake]]) -> di
 
 
 def mistakes_document(mistakes: Iterable[Mistake]) -> list[dict[str, str]]:
-    """What is wrong, each with its place."""
+    """The mistakes as JSON values."""
     return [asdict(mistake) for mistake in mistakes]
 
 
 def read_probe_request(body: bytes) -> tuple[str, int]:
-    """The operation and the payload size that an operator wants probed now. Raises UnreadableError."""
+    """The operation and the payload size in bytes that an operator wants probed now. Raises UnreadableError."""
     request = _decoded(body, _ProbeRequest)
     if request.operation not in OPERATIONS:
         raise UnreadableError([_unknown_operation(request.operation)])
@@ -285,7 +285,7 @@ T = TypeVar("T")
 
 
 def _decoded(document: bytes | msgspec.Raw, kind: type[T], *, where: str = "body") -> T:
-    """What a stranger's JSON says, or UnreadableError: it may be no JSON, no UTF-8, or nested without an end."""
+    """Decode a client's JSON. Raises UnreadableError: it may not be JSON or UTF-8, or be nested too deep."""
     try:
         return msgspec.json.decode(document, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as trouble:
@@ -336,7 +336,7 @@ def _rate(text: str) -> float:
 
 
 def _seconds(text: str) -> float:
-    """Programs write what is below a tenth of a millisecond as ``5e-05``, in JSON and in a query."""
+    """Seconds as text; programs write values below 0.1 ms as ``5e-05``, in JSON and in query strings."""
     return float(text) if _SMALL.fullmatch(text) else parse_seconds(text)
 
 
@@ -393,7 +393,7 @@ DEMAND_PARAMETERS: Mapping[str, Callable[[str], Any]] = {
         parse_seconds, 1.0, _VISIBILITY_SECONDS_MAX, "no queue has one but from 1s to 12h"
     ),
 }
-"""How each field of `Demand` is read from a query string."""
+"""The reader of each field of `Demand` in a query string."""
 
 QUESTION_PARAMETERS: Mapping[str, Callable[[str], Any]] = {
     "operation": str,
@@ -403,7 +403,7 @@ QUESTION_PARAMETERS: Mapping[str, Callable[[str], Any]] = {
     "service_class": _name,
     **DEMAND_PARAMETERS,
 }
-"""Every parameter of a question, and how it is read."""
+"""Every parameter of a question, and its reader."""
 
 
 def _read_parameters(query: Iterable[tuple[str, str]]) -> tuple[dict[str, Any], list[Mistake]]:
@@ -433,9 +433,9 @@ def _read_parameters(query: Iterable[tuple[str, str]]) -> tuple[dict[str, Any], 
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=10**12)]
 _LatencySeconds = Annotated[float, msgspec.Meta(ge=0, le=86400)]
-# To the very end: "$" would let a line feed follow.
+# \Z, because "$" would allow a line feed at the end.
 _ReportedName = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}\Z")]
-_RATE_BYTES_PER_SECOND_MAX = 3.2e12 / 8  # the largest hosts of EC2 are sold with 3,200 Gbit/s
+_RATE_BYTES_PER_SECOND_MAX = 3.2e12 / 8  # the largest EC2 hosts have 3,200 Gbit/s
 _REPORT_AGE_MAX = timedelta(days=1)
 CLOCK_SKEW_MAX = timedelta(minutes=1)
 _MEASURE_COUNT_MAX = 32
@@ -470,7 +470,7 @@ class _ClaimTerms(msgspec.Struct, kw_only=True, frozen=True):
 
 
 CLAIM_KEYS = tuple(field.name for field in msgspec.structs.fields(_ClaimTerms))
-"""What a claim has beside the parameters of its question."""
+"""The keys of a claim beside the parameters of its question."""
 
 
 class _Reports(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
@@ -532,7 +532,7 @@ def _observation(report: _Report, region: str, instance_type: str) -> Observatio
     place = Place(
         operation=said.pop("operation"),
         region=said.pop("region") or region,
-        instance_type=instance_type,  # a report is about the host that it was made on
+        instance_type=instance_type,  # reports are always about this host
         service_class=said.pop("service_class"),
     )
     context = Context(place=place, payload_size_bytes=said.pop("payload_size_bytes"))

@@ -1,21 +1,21 @@
-"""Knows how the threads of a probe share its requests: which goes next, what trouble means, and when it is enough.
+"""Knows how the threads of a probe share its requests: which goes next, what an error means, and when to stop.
 
-What a request does is the affair of whoever is such a crew (`move`): a part to send, a range to read. What the measures
-of an observation say about such requests is told here, for both have the same (`<noun>` is `part` or `range`):
+A subclass says what a request does (`move`): send a part, or read a range. The measures of an observation about such
+requests are the same for both (`<noun>` is `part` or `range`):
 
-- `<noun>_count`: requests that carried a body and succeeded.
-- `connection_count`: the most of such requests in flight, never above the thread count.
-- `<noun>_seconds_mean`, `<noun>_seconds_p50`, `<noun>_seconds_p90`: time of one such request.
-- `steady_throughput_bytes_per_second`, `steady_seconds`: bytes a second while every thread was busy, after
-  each had finished its first request (which pays for the connection) and before the first found nothing left to do;
-  the bytes of a request count evenly over its time. With a single wave it is that wave. So it knows neither the
-  ramp nor the last wave, and a model adds those itself. Where requests were refused it is what went through from
-  then on, without those that had been admitted at once; where that was soon over, there is none.
-- `admitted_count`, `refusing_seconds`: where requests were refused, how many were admitted in how long a time in which
-  no more could have been (`admitted_while_refusing`); 0 where nothing says so.
-- `worker_count`: processes that moved the bodies; `client_cpu_demand_fraction`: how much of the time the busiest of
-  them ran or waited for a processor, while every thread had something to do. Near 1, more could not be moved from
-  here, whatever the network bears.
+- `<noun>_count`: requests with a body that succeeded.
+- `connection_count`: the most such requests in flight at a time, at most the thread count.
+- `<noun>_seconds_mean`, `<noun>_seconds_p50`, `<noun>_seconds_p90`: the time of one such request.
+- `steady_throughput_bytes_per_second`, `steady_seconds`: throughput while every thread was busy, after each had
+  finished its first request (which pays for the connection) and before the first found nothing left to do; the bytes of
+  a request count evenly over its time. With a single wave of requests it is that wave. So it includes neither the ramp
+  nor the last wave, which a model adds itself. If requests were throttled, it is what went through afterwards, without
+  those that had been admitted at once; it is absent if that was soon over.
+- `admitted_count`, `refusing_seconds`: if requests were throttled, how many were admitted during a time in which no
+  more could have been (`admitted_while_refusing`); 0 if that is not known.
+- `worker_count`: processes that moved the bodies; `client_cpu_demand_fraction`: the fraction of time that the busiest
+  of them ran or waited for a processor, while every thread had something to do. Near 1, this host's processors are the
+  limit, not the network.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ from penstock.probes.probe import inconclusive
 from penstock.units import format_bytes
 from penstock.vocabulary import Cost, Observation, Outcome, ProbePlan
 
-WAVE_COUNT_ENOUGH = 8  # waves of requests for each thread: a steady state, and no more than it needs
+WAVE_COUNT_ENOUGH = 8  # requests for each thread: enough for a steady state
 PART_COUNT_ENOUGH_MIN = 16
 OBJECT_COUNT_ENOUGH_MIN = 64
-FAILURE_COUNT_MAX = 8  # and two for each thread: past this the service is not measured but molested
+FAILURE_COUNT_MAX = 8  # and two for each thread: beyond this, a probe would only burden the service
 
 
 def count_enough(thread_count: int, object_part_count: int, *, wanted_count: int | None = None) -> int:
-    """How many requests tell all there is to be told; of an object that goes whole, so many objects."""
+    """How many requests are enough to measure: parts or ranges, or whole objects where `object_part_count` is 1."""
     if wanted_count is not None:
         return wanted_count if object_part_count == 1 else min(wanted_count, object_part_count)
     if object_part_count == 1:
@@ -63,7 +63,7 @@ def count_enough(thread_count: int, object_part_count: int, *, wanted_count: int
 
 
 def too_little(cost_max: Cost, has: str, noun: str, body_bytes: int) -> str:
-    """Why not even one part, or one range, can be moved: what the plan `has`, allows or leaves."""
+    """The sentence about a plan that pays for no part or range at all; `has` is the verb, "allows" or "leaves"."""
     return (
         f"the plan {has} {format_bytes(cost_max.transferred_bytes)} in {cost_max.request_count} requests, too little "
         f"for one {noun} of {format_bytes(body_bytes)}: raise the budget or probe smaller {noun}s"
@@ -72,23 +72,23 @@ def too_little(cost_max: Cost, has: str, noun: str, body_bytes: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allotment:
-    """How much of a plan is carried out."""
+    """The part of a plan that is carried out."""
 
-    object_request_count: int  # parts, or ranges, of the whole object; 1 where objects go whole
-    request_count: int  # to make; objects that go whole count as one each
+    object_request_count: int  # parts or ranges of the whole object; 1 for whole objects
+    request_count: int  # requests to make; a whole object is one
     body_bytes: int
-    tail_bytes: int  # of the object's last part, or range
-    cost_max: Cost  # of the requests with a body, failures included
-    refusal: str | None = None
+    tail_bytes: int  # of the object's last part or range
+    cost_max: Cost  # of the requests with a body, including failed ones
+    refusal: str | None = None  # why nothing can be carried out
 
     def size_bytes(self, number: int) -> int:
-        """Of the request with this number, from 0."""
+        """The size of the body of the request with this number, from 0."""
         return self.tail_bytes if number == self.object_request_count - 1 else self.body_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One request with a body that succeeded; moments are seconds since the transfer began."""
+    """One request with a body that succeeded; times are seconds since the transfer began."""
 
     thread: int
     started_seconds: float
@@ -98,16 +98,16 @@ class Sample:
 
 @dataclass(kw_only=True)
 class Crew(ABC, Generic[S3SettingT]):
-    """The threads of one run, what is left for them to do, and what they did; whoever is one says what a request is."""
+    """The threads of one run, what is left for them to do, and what they did; subclasses define a request."""
 
     noun: ClassVar[str]  # what a request moves
 
     plan: ProbePlan[S3SettingT]
     clock: Clock
     allotment: Allotment
-    reserve_seconds: float = 0.0  # what comes after the last request
+    reserve_seconds: float = 0.0  # needed after the last request
     samples: list[Sample] = field(default_factory=list)
-    first_byte_seconds: list[float] = field(default_factory=list)  # until an answer began, where that is seen
+    first_byte_seconds: list[float] = field(default_factory=list)  # until answers began, where measured
     attempt_count: int = 0
     attempted_bytes: int = 0
     failed_count: int = 0
@@ -129,29 +129,29 @@ class Crew(ABC, Generic[S3SettingT]):
     @property
     @abstractmethod
     def used(self) -> Cost:
-        """By the whole run so far."""
+        """The cost of the whole run so far."""
 
     @abstractmethod
     def measures(self) -> Mapping[str, float]:
-        """What there is to say of it besides."""
+        """The further measures of the run."""
 
     @abstractmethod
     def why_nothing(self) -> str:
-        """Where not even one request ended in time."""
+        """A sentence for when not even one request ended in time."""
 
     async def transfer(self) -> None:
-        """All that is measured, within the time that there is."""
+        """Do everything that is measured, within the allotted time."""
         self._stopwatch = Stopwatch(self.clock)
         try:
             async with asyncio.timeout(self.allotment.cost_max.duration_seconds):
                 await self.carry_out()
         except TimeoutError:
-            pass  # what has ended until now is what was measured
+            pass  # the requests that have ended are the measurement
         except RequestError as error:
             self.count_trouble(error)
 
     async def carry_out(self) -> None:
-        """All that there is to do. Raises RequestError."""
+        """Do all the work. Raises RequestError."""
         await self.work()
 
     async def work(self) -> None:
@@ -162,7 +162,7 @@ class Crew(ABC, Generic[S3SettingT]):
                 group.create_task(self._work_as(thread))
 
     async def _work_as(self, thread: int) -> None:
-        """One thread: request after request, until there is nothing left to do or to spend."""
+        """Work as one thread: request after request, until nothing is left to do or to spend."""
         trouble_count = 0  # in a row
         while (number := self._claim()) is not None:
             try:
@@ -191,7 +191,7 @@ class Crew(ABC, Generic[S3SettingT]):
         return heapq.heappop(self._left)
 
     def _is_late(self) -> bool:
-        """Whether another request, and what comes after it, might not end in time."""
+        """Whether another request, and what has to follow, might not end in time."""
         needed_seconds = self._request_seconds_max + self.reserve_seconds
         return self.elapsed_seconds() + needed_seconds >= self.allotment.cost_max.duration_seconds
 
@@ -209,7 +209,7 @@ class Crew(ABC, Generic[S3SettingT]):
         self.samples.append(Sample(thread, started_seconds, ended_seconds, size_bytes))
 
     def count_trouble(self, error: RequestError) -> None:
-        """A request did not succeed; too many of them, or one that will never, end the run."""
+        """Count a failed request; too many of them, or one that can never succeed, end the run."""
         self.trouble = error
         self.lost_count += isinstance(error, Unreachable) and not isinstance(error, Unsent)
         if isinstance(error, Throttled):
@@ -221,23 +221,23 @@ class Crew(ABC, Generic[S3SettingT]):
         self.is_hopeless = self.is_hopeless or too_many or isinstance(error, (Denied, Missing))
 
     def elapsed_seconds(self) -> float:
-        """Since the transfer began."""
+        """Seconds since the transfer began."""
         return self._stopwatch.elapsed_seconds()
 
     @property
     def throttled_count(self) -> int:
-        """Requests that the service refused for being too many."""
+        """The count of throttled requests."""
         return len(self._refused_at_seconds)
 
     @property
     def moved_bytes(self) -> int:
-        """By requests that succeeded."""
+        """The bytes of requests that succeeded."""
         return sum(sample.size_bytes for sample in self.samples)
 
     def while_busy(self, effort: Effort) -> Effort:
-        """The same, of the time in which every thread had something to do: to wait for a straggler takes no processor.
+        """The effort during the time in which every thread had something to do: waiting for a straggler takes no CPU.
 
-        What it took is shared out evenly among the bytes.
+        CPU time is attributed evenly to the bytes.
         """
         moved_bytes, until = self.moved_bytes, self._idle_from_seconds
         if not moved_bytes or not until:
@@ -250,7 +250,7 @@ class Crew(ABC, Generic[S3SettingT]):
         )
 
     def outcome(self, started_at: datetime, effort: Effort, worker_count: int) -> Outcome[S3SettingT]:
-        """What the run amounts to, by so many processes."""
+        """The outcome of the run, in which `worker_count` processes moved the bodies."""
         seconds = [sample.ended_seconds - sample.started_seconds for sample in self.samples]
         latencies = summarize(seconds)
         reason = self._disturbance(latencies, effort)
@@ -330,10 +330,11 @@ class Crew(ABC, Generic[S3SettingT]):
 def steady_window(
     samples: Sequence[tuple[int, float, float]], idle_from_seconds: float | None
 ) -> tuple[float, float] | None:
-    """When every thread was busy with a request that was not its first; (thread, start, end) for each request.
+    """The time during which every thread was busy with a request other than its first, as (begin, end) in seconds.
 
-    It begins when the last thread has finished its first request; it ends when the first found nothing left.
-    Where that is empty (a single wave) it is the time from the first start to the first end.
+    `samples` are (thread, start, end). The window begins when the last thread has finished its first request, and ends
+    when the first thread finds nothing left. If that is empty (a single wave), it is the time from the first start to
+    the first end. None without samples.
     """
     if not samples:
         return None
@@ -350,9 +351,10 @@ def steady_window(
 def refused_window(
     samples: Sequence[tuple[int, float, float]], refused_from_seconds: float, idle_from_seconds: float | None
 ) -> tuple[float, float] | None:
-    """The same where some were refused: from when the last is done that began before the first refusal.
+    """The steady window where some requests were throttled.
 
-    What a service lets through at once before it counts is over by then. None where that leaves little.
+    It begins when the last request is done that began before the first refusal: by then, the burst that a service
+    admits before it throttles is over. None where that leaves little time.
     """
     ends = max((ended for _, _, ended in samples), default=0.0)
     begins = max(
@@ -365,12 +367,12 @@ def refused_window(
 def admitted_while_refusing(
     began_seconds: Iterable[float], refused_at_seconds: Sequence[float]
 ) -> tuple[int, float]:
-    """How many of the requests that succeeded began in how many seconds, from the first refusal to another one.
+    """How many successful requests began between the first refusal and another one, and in how many seconds.
 
-    A bucket of tokens is empty at both, so what began between is what was put into it, give or take a token; but a
-    bucket that was full meanwhile has lost some. Who begins with more requests than it holds is refused at once, and
-    then moves them for longer than it takes to fill again. So of all refusals that one counts from which most follows.
-    (0, 0.0) where there is only one.
+    A token bucket is empty at both moments, so the requests that began in between are the tokens added, give or take
+    one. But a bucket that was full in between has lost tokens: a probe that begins with more requests than the bucket
+    holds is throttled at once, and then transfers these for longer than the bucket takes to fill again. So of all later
+    refusals, the one that gives the highest rate counts. (0, 0.0) where there is only one refusal.
     """
     first, *others = refused_at_seconds
     began = sorted(at for at in began_seconds if at > first)
@@ -378,4 +380,4 @@ def admitted_while_refusing(
     return max(found, key=lambda one: (one[0] - 1) / one[1], default=(0, 0.0))
 
 
-_REFUSED_SHARE_MIN = 0.25  # of the time: less holds too few requests to be a rate
+_REFUSED_SHARE_MIN = 0.25  # of the time: a shorter window has too few requests for a rate

@@ -1,22 +1,22 @@
-"""Knows how to measure S3 downloads for real: ranges of one object, or many small objects at once, counted and dropped.
+"""Knows how to measure S3 downloads: ranges of one object, or many small objects at once; bytes are only counted.
 
-A range at or above the payload is a single GET: then `thread_count` objects are read at a time, so that small objects
-are measured as requests a second. Otherwise `thread_count` ranges of an object are read at a time; of a large one only
-as many as the plan pays for, and never more than a steady state needs. Nothing that was read is kept.
+If the range size is at or above the payload size, each object is a single GET, and `thread_count` objects are read at a
+time, so that small objects are measured as requests per second. Otherwise `thread_count` ranges of one object are read
+at a time: of a large object only as many as the plan pays for, and no more than a steady state needs.
 
-What is read is an object that the operator named, or one that penstock put (`read_objects`). It may be smaller than the
-payload: then it is read over and over. Each run goes on where the one before ended, so that reading what was read
-before comes as late as can be.
+The object that is read is named by the operator, or was put by penstock (`read_objects`). It may be smaller than the
+payload: then it is read repeatedly. Each run goes on where the last one ended, so that bytes are read again as late as
+possible.
 
-What an observation's `measures` say beside those of `crew` (a number that was not measured is absent):
+An observation's `measures` have, beside those of `crew` (a number that was not measured is absent):
 
-- `object_range_count`: how many ranges the whole payload has; `range_size_bytes_read`: bytes of each but perhaps the
-  last; `read_object_bytes`: how large the object is that was read.
-- `first_byte_seconds_mean`, and so `_p50`, `_p90` and `_p99`: from a request until its answer began.
-- `read_before_fraction`: of the bytes, those that this process had read before; some stores answer these sooner. 0 is
-  a first reading, as far as is known here.
-- `downloaded_bytes`: bytes that arrived; `attempted_bytes`: with those of requests that did not succeed, and with what
-  was put to be read.
+- `object_range_count`: ranges of the whole payload; `range_size_bytes_read`: bytes of each range, except perhaps the
+  last; `read_object_bytes`: the size of the object that was read.
+- `first_byte_seconds_mean`, also `_p50`, `_p90` and `_p99`: from a request until its answer began.
+- `read_before_fraction`: fraction of the bytes that this process had read before, which some stores serve faster; 0 if
+  all were read for the first time, as far as is known here.
+- `downloaded_bytes`: bytes that arrived; `attempted_bytes`: the same with those of failed requests, and with those that
+  were put to be read.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ NO_TIME_LEFT = "no time was left to read what had to be put first: raise the tim
 
 
 class S3DownloadProbe:
-    """Reads for real, measures every request, and keeps nothing; removes at its end what it put to be read."""
+    """Reads from the real service and measures every request; `close` removes what it put to be read."""
 
     def __init__(
         self,
@@ -53,10 +53,10 @@ class S3DownloadProbe:
         read_object_bytes_max: int = READ_OBJECT_BYTES_MAX,
         is_apart: bool = False,
     ) -> None:
-        """With an `object_key` that object is read, and nothing is ever written.
+        """With an `object_key`, that object is read, and nothing is ever written.
 
-        Where reading its class has a price for each byte, it is read only when that class is named. Without one, an
-        object of no more than `read_object_bytes_max` is put.
+        If its storage class has a price for each byte read, it is read only if `object_storage_class` names that class.
+        Without a key, an object of at most `read_object_bytes_max` is put.
         """
         self._workspace = workspace
         self._object_key = object_key
@@ -68,7 +68,7 @@ class S3DownloadProbe:
         self.used = Cost()
 
     async def run(self, plan: ProbePlan[S3DownloadSetting]) -> Outcome[S3DownloadSetting]:
-        """Carry out the plan within its cost, what has to be put first included."""
+        """Carry out the plan within its cost, including what has to be put first."""
         self.used = Cost()
         started_at, before = self._workspace.clock.now(), self._objects.used
         began_seconds = self._workspace.clock.monotonic_seconds()
@@ -94,7 +94,7 @@ class S3DownloadProbe:
         await self._objects.remove()
 
     async def _source(self, plan: ProbePlan[S3DownloadSetting]) -> ReadObject | str:
-        """What is read; a sentence where there can be nothing."""
+        """The object to read, or a sentence about why there is none. Raises RequestError."""
         payload = max(plan.context.payload_size_bytes, 1)
         range_bytes = min(plan.setting.range_size_bytes, payload)
         if plan.cost_max.duration_seconds <= 0:
@@ -139,7 +139,7 @@ class S3DownloadProbe:
         finally:
             self.used = download.used
             self._read_bytes[source.key] = download.read_bytes
-        if isinstance(download.trouble, (Missing, Refused)):  # it is gone, or another one
+        if isinstance(download.trouble, (Missing, Refused)):  # the object is gone, or was replaced
             self._named = None
             self._objects.forget(source.key)
             self._read_bytes.pop(source.key)
@@ -148,7 +148,7 @@ class S3DownloadProbe:
 
 
 def _allotted(plan: ProbePlan[S3DownloadSetting], left: Cost) -> Allotment:
-    """The most that is paid for of what is left, and no more than a steady state needs."""
+    """As many ranges as what is `left` pays for, and no more than a steady state needs."""
     payload = max(plan.context.payload_size_bytes, 1)
     range_bytes = min(plan.setting.range_size_bytes, payload)
     object_range_count = math.ceil(payload / range_bytes)
@@ -171,11 +171,11 @@ def _allotted(plan: ProbePlan[S3DownloadSetting], left: Cost) -> Allotment:
 
 @dataclass(kw_only=True)
 class _Download(Crew[S3DownloadSetting]):
-    """One run: who reads what."""
+    """One run of a download."""
 
     noun = "range"
 
-    prepared: Cost  # what it took that there is something to read
+    prepared: Cost  # of finding or putting the object
     reader: RangeReader
     bucket: str
     source: ReadObject
@@ -183,20 +183,20 @@ class _Download(Crew[S3DownloadSetting]):
 
     @property
     def used(self) -> Cost:
-        """With what was put first."""
+        """The cost of the run so far, including what was put first."""
         return self.prepared + self.plan.tariff.cost(
             read_request_count=self.attempt_count, received_bytes=self.attempted_bytes
         )
 
     @property
     def read_bytes(self) -> int:
-        """Of the object, by all runs so far."""
+        """The bytes of the object that all runs have read so far."""
         return self.read_before_bytes + self.moved_bytes
 
     async def move(self, thread: int, number: int) -> None:
         del thread
         range_bytes, size_bytes = self.allotment.body_bytes, self.allotment.size_bytes(number)
-        slot_count = max(1, self.source.size_bytes // range_bytes)  # places where a range can begin
+        slot_count = max(1, self.source.size_bytes // range_bytes)  # positions at which a range can begin
         start = (self.read_before_bytes // range_bytes + number) % slot_count * range_bytes
         reading = await self.reader.read_range(
             self.bucket,
@@ -213,7 +213,7 @@ class _Download(Crew[S3DownloadSetting]):
         return f"no range of {size} came within {seconds}: allow more time (duration_seconds_max)"
 
     def measures(self) -> dict[str, float]:
-        """Of the object, and of how its answers began."""
+        """The measures of the object, and of the first bytes of its answers."""
         first_bytes = summarize(self.first_byte_seconds)
         again_bytes = self.read_bytes - max(self.source.size_bytes, self.read_before_bytes)
         return {
@@ -231,7 +231,7 @@ class _Download(Crew[S3DownloadSetting]):
 
 
 def _payable(left: Cost, plan: ProbePlan[S3DownloadSetting]) -> Cost:
-    """What of it the dollars that are left pay for: to put costs other than to read."""
+    """The part of what is left that its dollars pay for: reading has other prices than putting."""
     range_bytes = min(plan.setting.range_size_bytes, max(plan.context.payload_size_bytes, 1))
     usd = plan.tariff.usd(read_request_count=1, received_bytes=range_bytes)
     if usd <= 0:

@@ -1,4 +1,4 @@
-"""Knows how to make bytes to upload: fast, from a seed, and such that nothing on the way can compress them."""
+"""Knows how to make bytes to upload: fast, from a seed, and incompressible."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _RANDOM_BLOCK_BYTES = MiB  # no compressor on the way looks back as far as this
 
 
 def incompressible_payload(size_bytes: int, seed: int) -> bytes:
-    """The same bytes for the same seed, made at the speed of a copy."""
+    """`size_bytes` bytes, always the same for the same seed, made at the speed of a copy."""
     block = random.Random(seed).randbytes(min(size_bytes, _RANDOM_BLOCK_BYTES))
     repeats = math.ceil(size_bytes / len(block)) if block else 0
     return (block * repeats)[:size_bytes]

@@ -1,8 +1,8 @@
-"""Knows how to find out whether probes may do what they do in a bucket, with the least effect on it.
+"""Knows how to try the permissions that probes need in a bucket, with the least effect on it.
 
-What is not there is listed, read, deleted and aborted; an upload is begun and aborted at once, so that nothing is ever
-stored, and only where aborting is permitted. In a versioned bucket the deletion makes a marker, which has to go, too.
-In a directory bucket one permission is for all of it.
+Keys and uploads that do not exist are listed, read, deleted and aborted. An upload is begun and aborted at once, so
+that nothing is ever stored, and only where aborting is permitted. In a bucket with versions the deletion makes a
+marker, which has to be removed, too. In a directory bucket one permission covers everything.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from penstock.client.sdk_client import is_directory_bucket
 from penstock.probes.finding import Finding, Health, asked, tried
 from penstock.probes.outside import ObjectStore
 
-_NAME = "doctor"  # of a key below the prefix that no probe uses
-_NO_UPLOAD_ID = "doctor"  # such as no store gives
+_NAME = "doctor"  # a key below the prefix that no probe uses
+_NO_UPLOAD_ID = "doctor"  # no store issues such an id
 _READ_BYTES = 1
 _NO_BUCKET = "create the bucket in this region, or name another"
 _HAS_VERSIONS = (
@@ -31,7 +31,7 @@ _WHO_PAYS = (
 async def try_uploads(
     store: ObjectStore, *, subject: str, bucket: str, key_prefix: str
 ) -> AsyncIterator[Finding]:
-    """All that a probe of uploads does."""
+    """Try everything that a probe of uploads does."""
     key = f"{key_prefix}{_NAME}"
     listing = store.list_objects(bucket, f"{key}/")
     listed = await tried(subject, _action(bucket, "s3:ListBucket"), listing, if_missing=_NO_BUCKET)
@@ -51,14 +51,14 @@ async def try_uploads(
     abort = store.abort_multipart_upload(bucket, key, _NO_UPLOAD_ID)
     aborted = await tried(subject, _action(bucket, "s3:AbortMultipartUpload"), abort)
     yield aborted
-    if aborted.health is Health.WELL:  # else what is begun would stay
+    if aborted.health is Health.WELL:  # otherwise the upload would stay
         yield await tried(subject, _action(bucket, "s3:PutObject"), _begin_and_abort(store, bucket, key))
 
 
 async def try_downloads(
     store: ObjectStore, *, subject: str, bucket: str, key_prefix: str, object_key: str
 ) -> AsyncIterator[Finding]:
-    """All that a probe of downloads does: of an object that is named, one byte is read; else one is put first."""
+    """Try all that a probe of downloads does: read a byte and, without a named object, what uploads need, too."""
     if not object_key:
         async for finding in try_uploads(store, subject=subject, bucket=bucket, key_prefix=key_prefix):
             yield finding
@@ -71,7 +71,7 @@ async def try_downloads(
 
 
 def _action(bucket: str, name: str) -> str:
-    """What has to be allowed for it."""
+    """The permission that the action needs in this kind of bucket."""
     return "s3express:CreateSession" if is_directory_bucket(bucket) else name
 
 

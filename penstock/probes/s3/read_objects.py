@@ -1,9 +1,8 @@
 """Knows the objects that downloads are measured on: puts them once, finds those of other hosts, removes its own.
 
-Such an object lies in a run of its own whose name says its size, so that hosts which share a bucket share it, and the
-sweep for what dead hosts left finds it like any other run. Beside it lie the signs of those who use it. What it holds
-follows from its size: an object that is not as long as its name says, begins otherwise, or has another checksum, is
-somebody else's and is left alone.
+Such an object lies in a run of its own whose name tells its size. So hosts that share a bucket share the object, and
+the sweep for dead hosts' leftovers finds it like any other run. Beside it lie the signs of the hosts that use it. Its
+content follows from its size: an object with another size, beginning or checksum is somebody else's and left alone.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ from penstock.probes.sharing import SIGN, SIGNED_SECONDS, is_used
 from penstock.units import KiB, MiB, counted, format_bytes, money
 from penstock.vocabulary import FREE, Cost, Tariff
 
-HEAD_BYTES = 64 * KiB  # by which an object is recognised
+HEAD_BYTES = 64 * KiB  # compared to recognise an object
 PARTS_AT_A_TIME = 16
 CLEAN_UP_SECONDS_MAX = 30.0
-CANDIDATE_COUNT_MAX = 2  # of those that are there, how many are looked at
+CANDIDATE_COUNT_MAX = 2  # existing objects that are looked at
 LOOKING_REQUEST_COUNT = 1 + CANDIDATE_COUNT_MAX
-_AROUND_REQUEST_COUNT = 8  # create and complete, and the sign of use; at worst what removes it again
-# After which a refused request is made again. That is outside of what is measured, which counts each refusal.
+_AROUND_REQUEST_COUNT = 8  # to create and complete the upload and write the sign; at worst to remove it again
+# Before a throttled request is made again. Putting is not part of the measurement, which never retries.
 _PAUSES_SECONDS = (0.5, 1.0, 2.0)
 _RUN = re.compile(rf"[^/]+-reads-(?P<size>[1-9][0-9]*)/{MULTIPART_NAME}")
 
@@ -49,14 +48,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ReadObject:
-    """What is read."""
+    """An object to be read."""
 
     key: str
     size_bytes: int
 
 
 class ReadObjects:
-    """The objects of one bucket that may be read, by the size that was wanted."""
+    """The objects of one bucket to be read, by the size that was wanted."""
 
     def __init__(self, workspace: Workspace, *, operation: str, bytes_max: int) -> None:
         self._workspace = workspace
@@ -64,20 +63,20 @@ class ReadObjects:
         self._operation = operation
         self._known: dict[int, ReadObject] = {}  # by the size that was wanted
         self._own: dict[str, Leftover] = {}  # by key
-        self._sign_name = SIGN + uuid.uuid4().hex  # of this user, whichever host it is on
+        self._sign_name = SIGN + uuid.uuid4().hex  # unique to this instance
         self._signs: dict[str, Leftover] = {}  # by run
         self._sign_due_seconds: dict[str, float] = {}  # likewise, on the monotonic clock
-        self._room_bytes = bytes_max  # what could be put in the time of a probe
-        self._tariff = FREE  # of the plan that is carried out
-        self._refusals_left = 0  # that may be met with patience while an object is put
-        self.used = Cost()  # by putting and looking, since the start
+        self._room_bytes = bytes_max  # what can be put within a probe's time
+        self._tariff = FREE  # of the present plan
+        self._refusals_left = 0  # throttled requests that may still be retried while an object is put
+        self.used = Cost()  # of putting and looking, since the start
 
     async def find(
         self, payload_bytes: int, range_bytes: int, cost_max: Cost, tariff: Tariff
     ) -> ReadObject | str:
-        """One that is as large as the payload, or as may be; one that fits a range at the least.
+        """An object as large as the payload, or as large as allowed, and at least as large as a range.
 
-        Puts it where there is none and half of the cost pays for it. A sentence where there can be none; raises
+        Puts one if there is none and half of the cost pays for it. Returns a sentence if there can be none. Raises
         RequestError.
         """
         self._tariff = tariff
@@ -119,18 +118,18 @@ class ReadObjects:
         return found
 
     def forget(self, key: str) -> None:
-        """It is not there any more, or not as it was."""
+        """Forget an object that is gone, or has changed."""
         self._known = {wanted: known for wanted, known in self._known.items() if known.key != key}
 
     async def remove(self) -> None:
-        """Use them no more; remove those that nobody else uses, whoever put them."""
+        """Stop using all of them, and remove those that no other host uses, whichever host put them."""
         self._known.clear()
         runs = {_run_of(key) for key in self._own} | self._signs.keys()
         for run in sorted(runs):
             await clean_up_shielded(self._leave(run), seconds_max=CLEAN_UP_SECONDS_MAX)
 
     async def _sign(self, found: ReadObject) -> None:
-        """Tell other hosts that it is used. One that may not write here reads what others keep."""
+        """Write or renew the sign that this host uses the object; a host that may not write reads it without one."""
         run, now_seconds = _run_of(found.key), self._workspace.clock.monotonic_seconds()
         if now_seconds < self._sign_due_seconds.get(run, -math.inf):
             return
@@ -147,7 +146,7 @@ class ReadObjects:
                 await self._workspace.journal.strike(sign)
 
     async def _leave(self, run: str) -> None:
-        """Remove the sign, and after the last one what it was beside."""
+        """Remove this host's sign, and the object if that was the last sign."""
         key = run + MULTIPART_NAME
         if (sign := self._signs.pop(run, None)) is not None:
             removal = Removal(self._workspace.store, self._workspace.bucket)
@@ -167,7 +166,7 @@ class ReadObjects:
         )
 
     async def _look(self, wanted: int, least: int) -> ReadObject | None:
-        """The largest that is there, up to what is wanted, and that is what its name says."""
+        """The largest genuine object in the bucket of at least `least` and at most `wanted` bytes; None without any."""
         self._spend(write_request_count=1)
         keys = await self._workspace.store.list_objects(self._workspace.bucket, self._workspace.key_prefix)
         self._spend(write_request_count=page_count(len(keys)) - 1)
@@ -184,7 +183,7 @@ class ReadObjects:
         head_bytes = min(HEAD_BYTES, size)
         try:
             found = await self._workspace.store.look_at(self._workspace.bucket, key, head_bytes)
-        except RequestError as trouble:  # another host has just removed it, or may not be read by this one
+        except RequestError as trouble:  # another host has just removed it, or this one may not read it
             _log.info("%s cannot be read: %s", key, trouble)
             return False
         begins_as_named = (found.size_bytes, found.head) == (size, _body(size)[:head_bytes])
@@ -207,15 +206,15 @@ class ReadObjects:
                 f"{format_bytes(size)} to be read could not be put within {seconds_max:g} s; the next probe puts less"
             ) from None
         finally:
-            if not is_put:  # something may still be on its way
+            if not is_put:  # requests may still be in flight
                 await clean_up_shielded(self._remove(key, is_certain=False), seconds_max=CLEAN_UP_SECONDS_MAX)
         return ReadObject(key, size)
 
     async def _send(self, key: str, size: int) -> None:
-        """Whole, or in parts of which a few go at a time."""
+        """Put the object whole, or in parts, a few at a time."""
         store, bucket, body = self._workspace.store, self._workspace.bucket, _body(size)
         part_count = math.ceil(size / len(body))
-        self._refusals_left = part_count  # half of the plan is for putting, so as much again is there
+        self._refusals_left = part_count  # half of the plan is for putting: the other half pays for retries
         if size <= len(body):
             await self._written(lambda: store.put_object(bucket, key, body), sent_bytes=size)
             return
@@ -236,16 +235,16 @@ class ReadObjects:
 
         trouble: BaseException | None = None
         try:
-            await asyncio.create_task(send_all())  # by itself, as in `MeasurementApplication.drive`
+            await asyncio.create_task(send_all())  # its own task, as in `MeasurementApplication.drive`
         except* RequestError as troubles:
-            trouble = troubles.exceptions[0]  # what is raised here is a group in Python 3.11.2
+            trouble = troubles.exceptions[0]  # raised below: in Python 3.11.2 it would become a group here
         if trouble is not None:
             raise trouble
         named = [etags[number] for number in sorted(etags)]
         await self._written(lambda: store.complete_multipart_upload(bucket, key, upload_id, named))
 
     async def _written(self, request: Callable[[], Awaitable[T]], *, sent_bytes: int = 0) -> T:
-        """What a request answers, asked again, and later each time, where the service asks for less."""
+        """Make a request, and again after growing pauses while it is throttled; returns its answer."""
         for pause_seconds in _PAUSES_SECONDS:
             self._spend(write_request_count=1, sent_bytes=sent_bytes)
             try:
@@ -270,7 +269,7 @@ class ReadObjects:
             self._spend(write_request_count=removal.listing_count, free_request_count=deletions)
 
     async def _cleared(self, run: str, removal: Removal) -> None:
-        """Unless somebody else reads it. Raises RequestError."""
+        """Remove the run unless another host reads its object. Raises RequestError."""
         self._spend(write_request_count=1)
         if not await is_used(self._workspace.store, self._workspace.bucket, run, besides=()):
             await removal.clear(run)
@@ -280,7 +279,7 @@ class ReadObjects:
 
 
 def _room_bytes(wanted: int, cost_max: Cost, tariff: Tariff) -> int:
-    """What half of the cost pays for: all that is wanted, or a power of two."""
+    """The bytes that half of the cost pays for: all that are wanted, or else a power of two."""
     part_count = (cost_max.request_count - LOOKING_REQUEST_COUNT - _AROUND_REQUEST_COUNT) // 2
     usd = tariff.usd(write_request_count=1, sent_bytes=READ_OBJECT_PART_BYTES)
     if usd > 0:
@@ -296,12 +295,12 @@ def _run_of(key: str) -> str:
 
 
 def _body(size: int) -> bytes:
-    """What such an object consists of, over and over: the same on every host."""
+    """The bytes that such an object repeats: the same on every host."""
     return incompressible_payload(min(size, READ_OBJECT_PART_BYTES), seed=size)
 
 
 def read_object_md5(size: int) -> str:
-    """Of the object of so many bytes, as S3 writes its ETag: of several parts that of their MD5s, and their number."""
+    """The ETag that S3 gives an object of this size: its MD5, or for parts, the MD5 of their MD5s, and their count."""
     body = _body(size)
     whole_count, rest_bytes = divmod(size, len(body))
     digests = [_digest(body)] * whole_count + [_digest(body[:rest_bytes])] * (rest_bytes > 0)

@@ -1,17 +1,18 @@
-"""Knows how to measure S3 uploads for real: a share of one object in parts, or many small objects at once.
+"""Knows how to measure S3 uploads: some parts of one object, or many small objects at once.
 
-A part size at or above the object's size is a single PUT: then `thread_count` objects move at a time, so that
-small objects are measured as requests a second. Otherwise one multipart upload moves `thread_count` parts
-at a time; of a large object only as many parts as the plan pays for, and never more than a steady state needs.
+If the part size is at or above the object's size, each object is a single PUT, and `thread_count` objects are uploaded
+at a time, so that small objects are measured as requests per second. Otherwise one multipart upload sends
+`thread_count` parts at a time: of a large object only as many as the plan pays for, and no more than a steady state
+needs.
 
-What an observation's `measures` say beside those of `crew` (a number that was not measured is absent):
+An observation's `measures` have, beside those of `crew` (a number that was not measured is absent):
 
-- `object_part_count`: how many parts the whole object has (1 for a single PUT); `part_size_bytes_sent`: bytes of each
-  but perhaps the last.
+- `object_part_count`: parts of the whole object (1 for a single PUT); `part_size_bytes_sent`: bytes of each part,
+  except perhaps the last.
 - `create_seconds`, `complete_seconds`: the two requests around a multipart upload.
-- `checksum_right_count`, `checksum_wrong_count`: where it was asked for, bodies whose ETag is their MD5, and others; of
-  a store whose ETags are no MD5 (some encrypt) none is right.
-- `uploaded_bytes`: bytes that arrived; `attempted_bytes`: with those of requests that did not succeed.
+- `checksum_right_count`, `checksum_wrong_count`: if verification was asked for, bodies whose ETag is their MD5, and
+  others; in a store whose ETags are not MD5s (as with some encryption) none is right.
+- `uploaded_bytes`: bytes that arrived; `attempted_bytes`: the same with those of failed requests.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ PayloadSource = Callable[[int, int], bytes]
 
 
 class S3UploadProbe:
-    """Uploads for real, measures every request, and removes what it uploaded."""
+    """Uploads to the real service, measures every request, and removes what it uploaded."""
 
     def __init__(
         self,
@@ -52,7 +53,7 @@ class S3UploadProbe:
         payload_source: PayloadSource = incompressible_payload,
         is_verified: bool = False,
     ) -> None:
-        """`is_verified`: what the service says of each body is held against the body, after the transfer."""
+        """`is_verified`: compare each body's ETag with its MD5, after the transfer."""
         self._workspace = workspace
         self._payload_source = payload_source
         self._is_verified = is_verified
@@ -60,7 +61,7 @@ class S3UploadProbe:
         self.used = Cost()
 
     async def run(self, plan: ProbePlan[S3UploadSetting]) -> Outcome[S3UploadSetting]:
-        """Carry out the plan within its cost; the clean-up follows it, within 30 s of its own."""
+        """Carry out the plan within its cost; then clean up, within 30 s more."""
         self.used = Cost()
         started_at = self._workspace.clock.now()
         allotment = _allotted(plan)
@@ -108,11 +109,11 @@ class S3UploadProbe:
         return upload.outcome(started_at, effort, duty.worker_count)
 
     async def close(self) -> None:
-        """Nothing is kept between two runs."""
+        """Do nothing: nothing is kept between two runs."""
 
 
 def _allotted(plan: ProbePlan[S3UploadSetting]) -> Allotment:
-    """The most that the plan pays for, and no more than a steady state needs."""
+    """As many parts as the plan pays for, and no more than a steady state needs."""
     payload, part = plan.context.payload_size_bytes, plan.setting.part_size_bytes
     is_multipart, body_bytes, cost_max = payload > part, min(payload, part), plan.cost_max
     object_part_count = math.ceil(payload / part) if is_multipart else 1
@@ -136,11 +137,11 @@ def _allotted(plan: ProbePlan[S3UploadSetting]) -> Allotment:
 
 
 def _affordable_part_count(plan: ProbePlan[S3UploadSetting], body_bytes: int, *, is_multipart: bool) -> int:
-    """How many bodies the plan pays for, with the requests that create, complete and remove."""
+    """How many bodies the plan pays for, including the requests to create, complete and remove."""
     requests, threads = plan.cost_max.request_count, plan.setting.thread_count
     if is_multipart:
         requests -= MULTIPART_OVERHEAD_REQUEST_COUNT
-    else:  # each thread has a key of its own, which takes a request to delete where a batch of them is refused
+    else:  # each thread has its own key, which takes a request to delete where batches are refused
         requests = max(min((requests - 1) // 2, threads), requests - 1 - threads)
     affordable = min(requests, plan.cost_max.transferred_bytes // body_bytes) if body_bytes else requests
     return max(0, affordable)
@@ -148,7 +149,7 @@ def _affordable_part_count(plan: ProbePlan[S3UploadSetting], body_bytes: int, *,
 
 @dataclass(kw_only=True)
 class _Upload(Crew[S3UploadSetting]):
-    """One run: what is outside because of it, and what is still to be removed."""
+    """One run of an upload, with what it has written."""
 
     noun = "part"
 
@@ -157,7 +158,7 @@ class _Upload(Crew[S3UploadSetting]):
     body: bytes
     create_seconds: float | None = None
     complete_seconds: float | None = None
-    # Of each body that was sent: its size, and the ETag.
+    # The size and the ETag of each body that was sent.
     told: list[tuple[int, str]] = field(default_factory=list)
     checked: dict[str, float] = field(default_factory=dict)
 
@@ -194,7 +195,7 @@ class _Upload(Crew[S3UploadSetting]):
         self.told.append((size_bytes, etag))
 
     def verify(self) -> None:
-        """Count the bodies that arrived as they were sent: S3 says the MD5 of each, and others an ETag of their own."""
+        """Count the bodies whose ETag is their MD5, as S3 returns it, and the others."""
         sums = {size: md5(self.body[:size], usedforsecurity=False).hexdigest() for size, _ in self.told}
         right_count = sum(etag.strip('"') == sums[size] for size, etag in self.told)
         self.checked = {
@@ -204,7 +205,7 @@ class _Upload(Crew[S3UploadSetting]):
 
     @property
     def used(self) -> Cost:
-        """With what removes it."""
+        """The cost of the run so far, including its removal."""
         removal = self.written.removal
         writing = self.attempt_count + self.written.request_count
         return self.plan.tariff.cost(
@@ -221,7 +222,7 @@ class _Upload(Crew[S3UploadSetting]):
         return f"no request of {body} ended within {seconds}: allow more time (duration_seconds_max)"
 
     def measures(self) -> dict[str, float]:
-        """Of the object, and of the requests around it."""
+        """The measures of the object, and of the requests around its upload."""
         measures: dict[str, float] = {
             "object_part_count": self.allotment.object_request_count,
             "part_size_bytes_sent": self.allotment.body_bytes,

@@ -1,8 +1,8 @@
-"""Knows how one of several processes moves bodies, and ends with the process that asks it to.
+"""Knows what one of several worker processes does: it moves bodies for the probe's process, and ends with it.
 
-One event loop moves a few hundred MB/s, which on a large host measures the loop. So a probe may have its bodies
-moved by several processes: `workers.py` starts each as `python -m penstock.probes.s3.worker`, and speaks with it as
-`penstock.probes.apart` says.
+One event loop moves a few hundred MB/s, so on a large host a probe would measure its loop. Therefore a probe may have
+its bodies moved by several processes: `workers.py` starts each as `python -m penstock.probes.s3.worker`, and talks to
+it as in `penstock.probes.apart`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from penstock.processes import companion
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """Which body a worker moves. It is made from its seed: no pipe is that fast."""
+    """The body that a worker sends. The worker makes it from its seed, because no pipe is that fast."""
 
     body_bytes: int
     body_seed: int
@@ -29,11 +29,11 @@ class Held:
 
 
 class BodyMover(BodySender, RangeReader, Protocol):
-    """What takes a worker's time."""
+    """The requests that workers make: those that send or receive bodies."""
 
 
 class Worker:
-    """Carries out what it is asked for, side by side; of a body it is told the size."""
+    """Makes the requests it is asked for, in parallel; of a body it is told only the size."""
 
     def __init__(self, store: BodyMover, held: Held) -> None:
         self._store = store
@@ -52,13 +52,13 @@ class Worker:
         return await self._store.upload_part(bucket, key, upload_id, part_number, body)
 
     async def measured(self) -> Effort:
-        """What everything takes from now on, until `end`."""
+        """Measure the effort of everything from now on, until `end`."""
         async with effort_of_block(SystemClock(), tick_seconds=self._tick_seconds) as effort:
             await self._ending.wait()
         return effort
 
     def end(self) -> None:
-        """Of what is measured."""
+        """End the measurement."""
         self._ending.set()
 
     def _of(self, size_bytes: int) -> bytes:
@@ -66,10 +66,10 @@ class Worker:
 
 
 if __name__ == "__main__":
-    import uvloop  # as in the daemon: the kernel counts what it sends for the process that sent it
+    import uvloop  # it sends with write(2), which the kernel counts for each process
 
     companion.settled()
-    # Half a second, of which the parent has no need.
+    # Late: takes half a second, which the parent's import of this file does not need.
     from penstock.probes.aws.objects import open_object_store
 
     uvloop.run(apart.work(open_object_store, Worker))

@@ -1,7 +1,7 @@
-"""Knows how several processes move bodies as one: how many are needed, how they are started, asked and ended.
+"""Knows how several worker processes move a probe's bodies: how many are needed, how they are started and ended.
 
-Which request goes when, what it may cost and what has to be removed stays with the probe; the processes only move
-bodies. Each order goes to the one that has fewest in flight, so that they share the threads evenly.
+The probe still decides which request goes when, counts what it costs and removes what it wrote; the processes only move
+bodies. Each request goes to the process with the fewest in flight, so that they share the threads evenly.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from penstock.processes.companion import STOP_SECONDS_MAX, Companion
 from penstock.processes.dialogue import GoneError
 from penstock.units import MiB
 
-START_SECONDS_MAX = 20.0  # importing the SDK takes a second of a processor that is not busy
+START_SECONDS_MAX = 20.0  # importing the SDK takes a second on an idle processor
 BODIES_BYTES_MAX = 512 * MiB  # each process holds the body of a part
 _MODULE = "penstock.probes.s3.worker"
 _GONE = "a process of the probe ended by itself: was it killed for want of memory?"
-# Of a processor, by the process itself: where others crowd it, more processes crowd more.
+# Of a processor, by the process itself: where other programs crowd it, more processes would not help.
 _FULL_FRACTION = 0.8
-_COMFORTABLE_FRACTION = 0.6  # a loop that is busier adds to every latency
+_COMFORTABLE_FRACTION = 0.6  # a busier loop adds to every latency
 _log = logging.getLogger(__name__)
 
 
@@ -43,19 +43,19 @@ class WorkerError(RuntimeError):
 
 @dataclass(slots=True)
 class Staffing:
-    """How many processes so many threads need, learned from how busy they were: one, until that was too few."""
+    """How many processes a number of threads needs, learned from how busy they were: one, until that is too slow."""
 
     worker_count_max: int
     _threads_per_worker: dict[int, float] = field(default_factory=dict)  # by octave of the body's size
 
     def worker_count(self, thread_count: int, body_bytes: int) -> int:
-        """As many as keep each below a comfortable load, and no more than the host has processors."""
+        """As many as keep each below a comfortable load, within the bounds on processes, threads and memory."""
         share = self._threads_per_worker.get(body_bytes.bit_length(), inf)
         affordable = max(1, BODIES_BYTES_MAX // max(body_bytes, 1))
         return max(1, min(ceil(thread_count / share), thread_count, self.worker_count_max, affordable))
 
     def learn(self, effort: Effort, *, thread_count: int, worker_count: int, body_bytes: int) -> None:
-        """A process that was full takes half as many threads next time; one that was idle may take more."""
+        """Halve the threads per process after one was full; allow more per process after they were idle."""
         size, busy = body_bytes.bit_length(), effort.client_cpu_fraction
         share, known = thread_count / worker_count, self._threads_per_worker.get(size, inf)
         if busy >= _FULL_FRACTION:
@@ -65,24 +65,24 @@ class Staffing:
 
 
 def processor_count() -> int:
-    """Of those that this process may run on."""
+    """The count of processors that this process may run on."""
     return len(os.sched_getaffinity(0))
 
 
 class Workers(BodySender, RangeReader, Protocol):
-    """Several processes that move bodies as one."""
+    """Several processes that together act as one mover of bodies."""
 
     def measured(self) -> AbstractAsyncContextManager[list[Effort]]:
-        """What the block takes each of them, filled in when it ends; one that died tells nothing."""
+        """Measure each process's effort during the block; filled in at its end, without processes that died."""
         ...
 
 
 Hire = Callable[[int, int, int], AbstractAsyncContextManager[Workers]]
-"""So many processes, with a body of so many bytes made from a seed, ready; raises WorkerError."""
+"""Starts workers, by their count, the size of the body in bytes and its seed. Raises WorkerError."""
 
 
 class Staff:
-    """Who moves the bodies of a probe: its own process, until that was too slow."""
+    """Provides who moves the bodies of a probe: its own process, until that is too slow, then workers."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Staff:
         loop_tick_seconds: float,
         is_apart: bool = False,
     ) -> None:
-        """`is_apart`: other processes do it also where one is enough."""
+        """`is_apart`: use other processes even where this one would suffice."""
         self._is_apart = is_apart
         self._hire = hire
         self._effort = partial(effort_of_block, clock, tick_seconds=loop_tick_seconds)
@@ -103,7 +103,7 @@ class Staff:
     async def on_duty(
         self, thread_count: int, body_bytes: int, *, held_bytes: int, body_seed: int = 0
     ) -> AsyncIterator[Duty]:
-        """As many as so many threads need with such bodies; each process makes and holds `held_bytes` of one."""
+        """Start whoever this many threads and this size of bodies need; each process makes and holds `held_bytes`."""
         worker_count = self.staffing.worker_count(thread_count, body_bytes)
         async with contextlib.AsyncExitStack() as hired:
             workers = None
@@ -117,7 +117,7 @@ class Staff:
 
 @dataclass(frozen=True, slots=True)
 class Duty:
-    """Those who move the bodies of one run; `workers` is None where the probe's own process does."""
+    """Who moves the bodies of one run; `workers` is None where the probe's own process does."""
 
     _staffing: Staffing
     _own_effort: Callable[[], AbstractAsyncContextManager[Effort]]  # of a block
@@ -126,7 +126,7 @@ class Duty:
     _body_bytes: int
 
     async def measured(self, work: Coroutine[Any, Any, None]) -> Effort:
-        """Do it, and say what that took the process that had most to do."""
+        """Do the work; returns the effort of the busiest process."""
         efforts: list[Effort] = []
         async with contextlib.AsyncExitStack() as measuring:
             own = await measuring.enter_async_context(self._own_effort())
@@ -136,7 +136,7 @@ class Duty:
         return busiest([own, *efforts], own.duration_seconds)
 
     def learn(self, effort: Effort, *, thread_count: int) -> None:
-        """How busy so many threads kept them."""
+        """Learn from how busy this many threads kept the processes."""
         self._staffing.learn(
             effort, thread_count=thread_count, worker_count=self.worker_count, body_bytes=self._body_bytes
         )
@@ -146,7 +146,7 @@ class Duty:
 async def hired(
     worker_count: int, body_bytes: int, body_seed: int, *, access: Access, loop_tick_seconds: float
 ) -> AsyncIterator[Workers]:
-    """So many processes, ready; on leaving, whatever happens, none of them is left. Raises WorkerError."""
+    """`worker_count` processes, ready for requests; leaving ends all of them, whatever happens. Raises WorkerError."""
     held = Held(body_bytes=body_bytes, body_seed=body_seed, loop_tick_seconds=loop_tick_seconds)
     starting = several(worker_count, _MODULE, (access, held), gone=_GONE, start_seconds_max=START_SECONDS_MAX)
     async with contextlib.AsyncExitStack() as working:
@@ -158,7 +158,7 @@ async def hired(
 
 
 class StoreWorkers:
-    """`Workers`, real ones. Of a body they are told the size, for each has made its own."""
+    """`Workers` in real processes. They are told only the size of a body, since each has made its own."""
 
     def __init__(self, workers: Apart) -> None:
         self._workers = workers
@@ -167,7 +167,7 @@ class StoreWorkers:
     async def measured(self) -> AsyncIterator[list[Effort]]:
         efforts: list[Effort] = []
         measuring = [asyncio.create_task(_measured(worker)) for worker in self._workers.processes]
-        await asyncio.sleep(0)  # they are asked before anything else is
+        await asyncio.sleep(0)  # so that they are asked before any other request
         try:
             yield efforts
         finally:
@@ -194,7 +194,7 @@ class StoreWorkers:
 
 
 async def _measured(worker: Companion) -> list[Effort]:
-    """Nothing of one that died."""
+    """The worker's effort; empty if it died."""
     try:
         return [(await worker.ask("request", "measured", (), {})).result]
     except GoneError:

@@ -1,4 +1,4 @@
-"""Knows the workspace of a probe of objects: a store and a bucket, a clock, a journal, and who else may move bodies."""
+"""Knows the workspace of a probe of objects: store, bucket, clock, journal, and processes that may move bodies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KEY_PREFIX = "penstock/"
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """Where a probe puts and reads objects, and with what."""
+    """Where a probe writes and reads objects, and by what means."""
 
     store: ObjectStore
     clock: Clock
@@ -28,7 +28,7 @@ class Workspace:
     worker_count_max: int = 1
 
     def staff(self, *, is_apart: bool = False) -> Staff:
-        """Those who move the bodies of a probe here. `is_apart`: other processes do it also where one is enough."""
+        """The staff that moves a probe's bodies. `is_apart`: by other processes even where this one would suffice."""
         return Staff(
             self.clock,
             hire=self.hire,
@@ -38,5 +38,5 @@ class Workspace:
         )
 
     def written(self, run: str) -> Written:
-        """What a run of this name writes here: nothing, so far."""
+        """The record of what a run of this name writes here, still empty."""
         return Written(store=self.store, bucket=self.bucket, key_prefix=self.key_prefix + run)

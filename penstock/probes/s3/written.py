@@ -1,7 +1,7 @@
-"""Knows what one run of a probe writes into a bucket, and how all of it is removed again, also what was on its way.
+"""Knows what one run of a probe writes into a bucket, and how all of it is removed, including requests in flight.
 
-One multipart upload whose parts are sent or copied, or objects that go whole: a request that creates something is
-carried out to its end whoever cancels it, for only what has been answered can be removed for certain.
+That is one multipart upload whose parts are sent or copied, or objects that are put whole. A request that creates
+something goes on to its end in spite of cancellation, because only what was answered can be removed for certain.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from penstock.probes.cleaning import Unanswered
 from penstock.probes.outside import ObjectStore, RequestError, may_be_done
 from penstock.probes.removal import MULTIPART_NAME, Removal, all_tried
 
-MULTIPART_OVERHEAD_REQUEST_COUNT = 4  # create, complete, delete; at worst create, abort, look, abort again
+MULTIPART_OVERHEAD_REQUEST_COUNT = 4  # create, complete, delete; at worst create, abort, list, abort again
 
 ResultT = TypeVar("ResultT")
 
 
 @dataclass(kw_only=True)
 class Written:
-    """What is outside because of one run, and what is still to be removed."""
+    """What one run has written, and what of it is still to be removed."""
 
     store: ObjectStore
     bucket: str
@@ -40,7 +40,7 @@ class Written:
 
     @property
     def object_key(self) -> str:
-        """Of what is made of parts."""
+        """The key of the object that is uploaded in parts."""
         return self.key_prefix + MULTIPART_NAME
 
     async def create(self) -> None:
@@ -57,7 +57,7 @@ class Written:
 
     @property
     def consecutive_etags(self) -> Sequence[str]:
-        """From part 1 up to the first that is missing: an object may be completed with fewer parts."""
+        """The ETags from part 1 up to the first missing one: an upload may be completed with fewer parts."""
         numbers = itertools.takewhile(self.etags.__contains__, itertools.count(1))
         return [self.etags[number] for number in numbers]
 
@@ -72,11 +72,11 @@ class Written:
         self._may_be_unfinished = False
 
     def key_of_thread(self, thread: int) -> str:
-        """Of an object that goes whole: a thread overwrites its own, so that fewer have to be removed."""
+        """The key for whole objects: each thread overwrites its own, so that fewer have to be removed."""
         return f"{self.key_prefix}{thread:04d}"
 
     async def put(self, key: str, request: Coroutine[object, object, ResultT]) -> ResultT:
-        """Carry out a request that puts an object under this key."""
+        """Make a request that puts an object under this key."""
         is_new = key not in self._keys
         self._keys.add(key)  # before the request: its answer may be lost
         try:
@@ -87,14 +87,14 @@ class Written:
             raise
 
     async def remove(self) -> None:
-        """Abort what is unfinished, delete what was put. Raises RequestError when something may be left."""
+        """Abort unfinished uploads and delete objects. Raises RequestError if something may be left."""
         await self._unanswered.are_answered()
         await all_tried(self._abort(), self.removal.delete(self._keys))
 
     async def _abort(self) -> None:
-        """Abort; look again when a part that was on its way may outlive that, or when no id is known."""
+        """Abort the upload; list uploads if a part in flight may have outlived that, or if the id is unknown."""
         if self._may_be_unfinished:
             if self.upload_id is not None:
                 await self.removal.abort(self.object_key, self.upload_id)
-            if self.object_key not in self._keys:  # else it was to be completed: nothing was on its way
+            if self.object_key not in self._keys:  # else it was being completed: no parts were in flight
                 await self.removal.abort_uploads(self.object_key)

@@ -1,4 +1,4 @@
-"""Knows what S3 and SQS mean by their answers, and what went wrong where there was none, as errors of `outside.py`.
+"""Knows how to translate error answers of S3 and SQS, and failures without an answer, into the errors of `outside.py`.
 
 Each has a sentence that says what to do.
 """
@@ -41,7 +41,7 @@ _FEWER = "the service asked for fewer requests"
 _EXPIRED = "the session token has expired: renew the credentials"
 _UNKNOWN_KEY = "the access key is unknown: check the credentials and whose account they belong to"
 _NOT_ALLOWED = "the credentials do not allow it: grant the actions of the documented IAM policy"
-_CLOCK = "this host's clock is wrong by 5 minutes or more: synchronise it"  # S3 bears 15
+_CLOCK = "this host's clock is wrong by 5 minutes or more: synchronise it"  # S3 tolerates 15 minutes
 _NO_KEY = "the key that encrypts there may not be used: allow kms:GenerateDataKey and kms:Decrypt with it"
 _FORBIDDEN = (
     "a policy denies it, whatever others allow: have it spare what probes send, which names no encryption and no "
@@ -60,11 +60,11 @@ class Unchanged(RequestError):
     """The object still has the tag that was named."""
 
 
-# What the services answer, by the code of the answer.
+# Error answers, by their code.
 _ANSWERS: Mapping[str, tuple[type[RequestError], str]] = {
     "BandwidthLimitExceeded": (Throttled, _FEWER),
     "KmsThrottled": (Throttled, _FEWER),
-    "KMS.ThrottlingException": (Throttled, _FEWER),  # the same of SQS, and of S3
+    "KMS.ThrottlingException": (Throttled, _FEWER),  # the same in S3's spelling
     "OverLimit": (Throttled, "too many messages are received and not deleted"),
     "RequestLimitExceeded": (Throttled, _FEWER),
     "RequestThrottled": (Throttled, _FEWER),
@@ -99,7 +99,7 @@ _ANSWERS: Mapping[str, tuple[type[RequestError], str]] = {
     "OptInRequired": (Barred, "the account is not signed up for this region or service: enable it"),
     "NoSuchBucket": (NoBucket, "the bucket does not exist: create it in this region, or configure another"),
     "PreconditionFailed": (Changed, _CHANGED),
-    "ConditionalRequestConflict": (Changed, _CHANGED),  # two at once, of which neither may have won
+    "ConditionalRequestConflict": (Changed, _CHANGED),  # two at once; perhaps neither has succeeded
     "InvalidRange": (Refused, "the object ends before what was asked for: name a larger one"),
     "InvalidObjectState": (Refused, "the object is archived: restore it, or name another"),
     "NoSuchKey": (Missing, "the object is not there"),
@@ -112,12 +112,12 @@ _ANSWERS: Mapping[str, tuple[type[RequestError], str]] = {
     "304": (Unchanged, "it is as it was"),
     "301": (Refused, _OTHER_REGION),
     "307": (Refused, _OTHER_REGION),
-    "MalformedXML": (NotOffered, NOT_OFFERED),  # how some stores say it
+    "MalformedXML": (NotOffered, NOT_OFFERED),  # from some stores
     "MethodNotAllowed": (NotOffered, NOT_OFFERED),
     "NotImplemented": (NotOffered, NOT_OFFERED),
     "QueueDeletedRecently": (Refused, "a queue of this name was deleted less than 60 s ago: wait a minute"),
 }
-# What they answer where only the message tells what is in the way.
+# Error answers whose message alone tells the reason, by words in it.
 _MESSAGES: Mapping[str, tuple[type[RequestError], str]] = {
     "Signature expired": (Barred, _CLOCK),
     "Signature not yet current": (Barred, _CLOCK),
@@ -128,9 +128,9 @@ _MESSAGES: Mapping[str, tuple[type[RequestError], str]] = {
     ),
     "with an explicit deny": (Forbidden, _FORBIDDEN),
 }
-# Whose policy it is, where the services say so.
+# The part of a message that names the policy, where the services tell it.
 _REASON = re.compile(r"\b(?:because|with an explicit deny) .*", re.DOTALL)
-# What the services answer with a code that is not listed, by the status.
+# Error answers with a code that is not listed, by their HTTP status.
 _STATUSES: Mapping[int, tuple[type[RequestError], str]] = {
     302: (Refused, _REDIRECTED),
     303: (Refused, _REDIRECTED),
@@ -145,7 +145,7 @@ _STATUSES: Mapping[int, tuple[type[RequestError], str]] = {
     501: (NotOffered, NOT_OFFERED),
     503: (Throttled, _FEWER),
 }
-# What went wrong before there was an answer; the more special class first.
+# Failures before there was an answer; more special classes first.
 _FAILURES: Mapping[type[RequestError], Mapping[type[Exception], str]] = {
     Unidentified: {
         sdk_errors.PartialCredentialsError: "give both the access key and the secret key",
@@ -173,7 +173,7 @@ _FAILURES: Mapping[type[RequestError], Mapping[type[Exception], str]] = {
         sdk_errors.ConnectionClosedError: "the connection was closed before the answer",
     },
 }
-# Why no connection was made, by the operating system's number.
+# Why no connection was made, by the operating system's error number.
 _CONNECTION_TROUBLES: Mapping[int | None, str] = {
     errno.ECONNREFUSED: "{host} refused the connection: check that it runs and that the port is right",
     errno.ENETUNREACH: "there is no route to {host}: check the route table or the VPC endpoint",
@@ -185,7 +185,7 @@ _CONNECTION_TROUBLES: Mapping[int | None, str] = {
 
 @contextlib.contextmanager
 def translated(doing: str) -> Iterator[None]:
-    """Turn what the library raises into the tree of `outside.py`."""
+    """Turn the library's exceptions into those of `outside.py`; `doing` begins the message."""
     try:
         yield
     except sdk_errors.ClientError as error:
@@ -194,7 +194,7 @@ def translated(doing: str) -> Iterator[None]:
         *(ResponseParserError, UnicodeDecodeError),
         *(LookupError, TypeError, AttributeError, RecursionError),
     ) as error:
-        # A portal's page, half an answer, JSON of another shape: what was asked for may have been done.
+        # A portal's page, a truncated answer, unexpected JSON: the request may have been carried out.
         raise Unreachable(
             f"{_UNREADABLE} ({type(error).__name__}: {_one_line(error)})", doing=doing
         ) from error
@@ -204,7 +204,7 @@ def translated(doing: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def identified() -> Iterator[None]:
-    """Where credentials come from: what goes wrong there is no answer of S3 or SQS, and no evidence of either."""
+    """Turn exceptions of fetching credentials into Unidentified or Unreachable: they say nothing about S3 or SQS."""
     doing = "fetching the credentials"
     try:
         yield
@@ -214,20 +214,20 @@ def identified() -> Iterator[None]:
         raise Unidentified(f"{doing}: {told}: check the role, whom it trusts and who asks") from error
     except sdk_errors.CredentialRetrievalError as error:
         provider, why = error.kwargs["provider"], f" ({_one_line(error.kwargs['error_msg'])})"
-        told = "" if provider == "custom-process" else why  # which may hold whatever the program wrote
+        told = "" if provider == "custom-process" else why  # it may contain anything the program printed
         raise Unidentified(f"{doing}: {provider} gave none{told}: renew what it goes by") from error
     except (sdk_errors.BotoCoreError, aiohttp.ClientError, TimeoutError, ConnectionError) as error:
         trouble = _from_failure(error, doing)
         raise (trouble if isinstance(trouble, Unreachable) else Unidentified(str(trouble))) from error
-    # A file that cannot be read, a program's words that are none, credentials that were old when they came.
+    # An unreadable file, invalid output of a program, credentials that had expired already.
     except (OSError, RuntimeError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise Unidentified(f"{doing}: {_one_line(error)}") from error
 
 
 def key_requests(headers: Mapping[str, str]) -> KeyRequests:
-    """What S3 asked of AWS KMS for this answer: for a part and a range, too, and twice for two layers.
+    """S3's requests to AWS KMS for this answer: one, also for a part or a range, and two for dual-layer encryption.
 
-    With a key of the bucket it asks so seldom, and at times so much its own, that no answer tells it.
+    With a bucket key they are so rare, and at moments of S3's own choice, that answers do not tell them: then 0.
     """
     count = _KEY_REQUEST_COUNTS.get(headers.get("x-amz-server-side-encryption", ""), 0)
     if headers.get("x-amz-server-side-encryption-bucket-key-enabled", "").lower() == "true":
@@ -236,7 +236,7 @@ def key_requests(headers: Mapping[str, str]) -> KeyRequests:
 
 
 def is_unidentified(answer: Mapping[str, Any]) -> bool:  # Any: of the SDK
-    """Whether the service does not know who asks, or no more."""
+    """Whether the service rejects the credentials as unknown, invalid or expired."""
     kind, _ = _ANSWERS.get(_code_of(answer), (RequestError, ""))
     return issubclass(kind, Unidentified)
 
@@ -247,7 +247,7 @@ def _code_of(answer: Mapping[str, Any]) -> str:
 
 
 def _from_answer(error: sdk_errors.ClientError, doing: str) -> RequestError:
-    """What the service said, by its code first and by its status second."""
+    """The error for an error answer, by its code, or else by its status."""
     told = error.response.get("Error", {})
     code = _code_of(error.response)
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
@@ -260,7 +260,7 @@ def _from_answer(error: sdk_errors.ClientError, doing: str) -> RequestError:
         return failure(f"the answer was {status} {code}: {_one_line(message)}", doing=doing)
     kind, sentence = known
     more = _named_region(error) if sentence is _OTHER_REGION else ""
-    if by_word is None and message:  # the status alone says too little, such as of an account with a problem
+    if by_word is None and message:  # the status alone says too little, as about an account with a problem
         more = f", {_one_line(message)}"
     if issubclass(kind, Denied) and (reason := _REASON.search(message)) is not None:
         more = f", {_one_line(reason[0])}"
@@ -274,7 +274,7 @@ def _named_region(error: sdk_errors.ClientError) -> str:
 
 
 def _from_failure(error: Exception, doing: str) -> RequestError:
-    """What went wrong before there was an answer."""
+    """The error for a failure before there was an answer."""
     for kind, failures in _FAILURES.items():
         for failure, sentence in failures.items():
             if isinstance(error, failure):
@@ -286,7 +286,7 @@ def _from_failure(error: Exception, doing: str) -> RequestError:
     cause: object = error.kwargs.get("error") if isinstance(error, sdk_errors.BotoCoreError) else error
     if isinstance(cause, (FileNotFoundError, IsADirectoryError, PermissionError, ssl.SSLError)):
         return Unsent(f"the CA bundle cannot be read: check AWS_CA_BUNDLE ({_one_line(cause)})", doing=doing)
-    if isinstance(cause, aiohttp.ClientResponseError):  # no HTTP, or broken
+    if isinstance(cause, aiohttp.ClientResponseError):  # not HTTP, or malformed
         return Unreachable(f"{_UNREADABLE} ({_one_line(cause.message)})", doing=doing)
     if isinstance(error, (sdk_errors.HTTPClientError, aiohttp.ClientError, OSError)):
         return Unreachable(f"the connection failed ({_one_line(error)})", doing=doing)
@@ -294,12 +294,12 @@ def _from_failure(error: Exception, doing: str) -> RequestError:
 
 
 def _connection_trouble(error: sdk_errors.EndpointConnectionError, *, is_made: bool) -> str:
-    """Why the connection was not made or not kept, as the operating system tells it."""
+    """A sentence about why the connection was not made or broke, as the operating system tells it."""
     failure = error.kwargs.get("error")
     cause = getattr(failure, "os_error", failure)
     host = urlsplit(str(error.kwargs.get("endpoint_url", ""))).netloc
     if isinstance(cause, socket.gaierror):
-        name = getattr(failure, "host", host)  # or that of a proxy
+        name = getattr(failure, "host", host)  # may be that of a proxy
         more = ", and use_fips_endpoint, for which few regions have one" if "-fips" in name else ""
         return f"the name {name} cannot be resolved: check the region, the endpoint, the proxy and DNS{more}"
     if is_made:
@@ -309,7 +309,7 @@ def _connection_trouble(error: sdk_errors.EndpointConnectionError, *, is_made: b
 
 
 def raise_first(failures: Sequence[Mapping[str, Any]], status: int, doing: str) -> None:
-    """What the first failed entry of a batch says, when there is one."""
+    """Raise the error of the first failed entry of a batch, if there is one."""
     if failures:
         answer = {"Error": failures[0], "ResponseMetadata": {"HTTPStatusCode": status}}
         raise _from_answer(sdk_errors.ClientError(answer, "batch"), doing)
@@ -320,5 +320,5 @@ def _one_line(trouble: object) -> str:
 
 
 def must_have(name: str, answer: Mapping[str, Any]) -> None:
-    """Raises KeyError where an answer of success does not say what S3 and SQS always say."""
+    """Raise KeyError if a successful answer lacks a field that S3 and SQS always send."""
     answer[name]

@@ -1,4 +1,4 @@
-"""Knows how bodies go out over aiohttp: without a copy, not before they are asked for, and not without end."""
+"""Knows how bodies are sent over aiohttp: without a copy, after "100 Continue", and within a time limit."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from penstock.probes.aws.answers import key_requests
 from penstock.probes.outside import ANSWERED_BY, KEY_REQUESTS
 from penstock.units import KiB
 
-CONTINUE_SECONDS_MAX = 1.0  # botocore's: then the body goes unasked, for some servers and proxies never ask
+CONTINUE_SECONDS_MAX = 1.0  # as in botocore: then the body is sent anyway, as some servers never ask for it
 BODY_CHUNK_BYTES = 64 * KiB
 
 
 class PacedBodySession(AIOHTTPSession):  # type: ignore[misc]  # aiobotocore has no types
     """Sends large bodies in slices that all share the caller's bytes.
 
-    aiohttp would copy the whole body first: the memory of one part for each connection. What botocore decided
-    stays, also `Expect: 100-continue`: applications on the SDKs pay that round trip as well, and it lets a
-    throttle be answered before the body is sent, not by a connection that breaks under it. aiohttp waits for the
-    name's address without end, so every request has a bound of its own.
+    aiohttp would copy the whole body first: the memory of one part for each connection. All that botocore decided
+    stays, including `Expect: 100-continue`: applications with SDKs pay that round trip as well, and it allows a service
+    to throttle before the body is sent, rather than to close the connection during it. aiohttp has no time limit on
+    name resolution, so every request has a limit of its own.
     """
 
     async def _get_session(self, proxy_url: str | None) -> Any:  # Any: aiohttp's, as aiobotocore calls it
@@ -39,7 +39,7 @@ class PacedBodySession(AIOHTTPSession):  # type: ignore[misc]  # aiobotocore has
         if isinstance(request.body, io.BytesIO):
             request.body = _SharedBytes(request.body.getvalue())  # the caller's own bytes, not a copy
         elif isinstance(request.body, (bytes, bytearray)) and len(request.body) > BODY_CHUNK_BYTES:
-            # A batch of large messages: aiohttp warns of those.
+            # Such as a batch of large messages; aiohttp would warn about their size.
             request.body = _SharedBytes(bytes(request.body))
         try:
             async with asyncio.timeout(self._seconds_max(request.body)):
@@ -59,10 +59,10 @@ class PacedBodySession(AIOHTTPSession):  # type: ignore[misc]  # aiobotocore has
 
 
 class _Request(aiohttp.ClientRequest):
-    """A request whose body waits for "100 Continue" as long as botocore's does; aiohttp's waits without end."""
+    """A request whose body waits for "100 Continue" as long as botocore would; aiohttp waits without end."""
 
     async def write_bytes(self, *arguments: Any) -> None:  # Any: aiohttp's own
-        """Send the body. What keeps even its head from going is told to whoever waits for the answer, and not twice."""
+        """Send the body. A reset connection is not raised here: it is raised where the answer is awaited."""
         if (asked := self._continue) is not None:
             self.loop.call_later(CONTINUE_SECONDS_MAX, _settle, asked)
         with contextlib.suppress(aiohttp.ClientConnectionResetError):
@@ -75,7 +75,7 @@ def _settle(asked: asyncio.Future[bool]) -> None:
 
 
 class _Unredirected:
-    """aiohttp's session, which would follow a redirect: to whoever is named there, with what was signed for another."""
+    """aiohttp's session, but without redirects: it would send a request that was signed for another host."""
 
     def __init__(self, session: aiohttp.ClientSession) -> None:
         self._session = session
@@ -85,25 +85,25 @@ class _Unredirected:
 
 
 def _address_of(answer: Any) -> str:  # Any: botocore has no types
-    """Who is at the other end of the connection; an answer without a body has given its connection back already."""
+    """The peer's address; "unknown" if the answer had no body, and so its connection is in the pool again."""
     transport = getattr(getattr(answer.raw, "_protocol", None), "transport", None)
     peer = transport.get_extra_info("peername") if transport is not None else None
     return str(peer[0]) if peer else "unknown"
 
 
 class _SharedBytes(aiohttp.Payload):
-    """A body that is written in slices, without a copy."""
+    """A body that is written in slices without a copy."""
 
     def __init__(self, value: bytes) -> None:
         super().__init__(value)
         self._size = len(value)
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        """The body as text, which aiohttp asks for in no case that happens here."""
+        """The body as text; required by aiohttp's interface, but not used here."""
         return str(self._value, encoding, errors)
 
     async def write(self, writer: AbstractStreamWriter) -> None:
-        """Slice by slice; each waits until the transport has room."""
+        """Write slice by slice; each waits until the transport has room."""
         view = memoryview(self._value)
         for start in range(0, len(view), BODY_CHUNK_BYTES):
             await writer.write(view[start : start + BODY_CHUNK_BYTES])

@@ -1,8 +1,8 @@
-"""Knows how a client of aiobotocore is opened for measuring, and who signs its requests.
+"""Knows how an aiobotocore client is opened for measuring, and whose credentials sign its requests.
 
-Every option that could hide what is measured is explicit: one attempt for a call, a pool that never queues,
-no checksums and no payload hashes (both would stall the event loop: 83 ms for 8 MiB, measured), no silent
-redirect to another region. What an error means is in `answers.py`.
+Every option that could distort a measurement is explicit: one attempt for each call, a pool that never queues, no
+checksums and no payload hashes (both would block the event loop, measured: 83 ms for 8 MiB), no silent redirect to
+another region. `answers.py` has the meaning of errors.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from penstock.probes.aws.bodies import PacedBodySession
 from penstock.probes.aws.credentials import in_time, session_of
 from penstock.probes.outside import CONNECTION_IDLE_SECONDS_MAX
 
-LOOK_AGAIN_SECONDS = 5.0  # between looks for other credentials, where those there are do not serve
-DNS_CACHE_SECONDS = 10  # short: S3 spreads its load by answering with other addresses
+LOOK_AGAIN_SECONDS = 5.0  # between searches for other credentials, while the present ones are rejected
+DNS_CACHE_SECONDS = 10  # short, because S3 spreads its load by changing DNS answers
 
 _CLOCK = SystemClock()
 
@@ -31,7 +31,7 @@ _CLOCK = SystemClock()
 async def open_client(
     service: str, access: Access, *, s3: Mapping[str, object] | None = None
 ) -> AsyncIterator[Any]:  # Any: aiobotocore makes its clients at run time
-    """Of `s3` or `sqs`. Raises Denied when there are no usable credentials."""
+    """A client for `s3` or `sqs`. Raises Denied when there are no usable credentials."""
     config = AioConfig(
         connect_timeout=access.connect_timeout_seconds,
         read_timeout=access.read_timeout_seconds,
@@ -48,7 +48,7 @@ async def open_client(
             "use_dns_cache": True,
             "ttl_dns_cache": DNS_CACHE_SECONDS,
         },
-        warm_up_loader_caches=True,  # reads botocore's large JSON outside the event loop
+        warm_up_loader_caches=True,  # reads botocore's large JSON files outside the event loop
     )
     explicit = access.credentials and {
         "aws_access_key_id": access.credentials.access_key,
@@ -77,23 +77,23 @@ async def open_client(
 
 
 class _Identity:
-    """Who signs: who was found at first, until a service does not know him any more; then who is found anew.
+    """The credentials that sign: those found first, until a service rejects them; then they are searched for again.
 
-    What the SDK renews by itself is renewed. What somebody renewed for it, in a file, it would not read again.
+    The SDK renews temporary credentials by itself, but would not read a file again that somebody has renewed.
     """
 
     def __init__(self, found: Any, access: Access) -> None:  # Any: botocore has no types
         self._found = found  # credentials, or None
         self._access = access
         self._is_wanted = found is None
-        self._look_seconds = 0.0  # not before that: a probe makes many requests, and all of them fail
+        self._look_seconds = 0.0  # not before that: many requests of a probe fail at once
 
     def note_answer(self, parsed: Mapping[str, Any], **_: Any) -> None:
-        """Look anew, where this request was of nobody."""
+        """Search again at the next request if the service rejected these credentials."""
         self._is_wanted = self._is_wanted or is_unidentified(parsed)
 
     async def sign(self, request: Any, **_: Any) -> None:
-        """Before each request."""
+        """Set the credentials that sign a request, before each request."""
         seconds = _CLOCK.monotonic_seconds()
         if self._is_wanted and seconds >= self._look_seconds:
             self._look_seconds = seconds + LOOK_AGAIN_SECONDS
@@ -107,7 +107,7 @@ class _Identity:
 
 
 def _refuse_a_page(http_response: Any, model: Any, **_: Any) -> None:  # Any: botocore has no types
-    """What a portal shows for everything: most answers that say nothing would be read as success, as of a deletion."""
+    """Refuse an HTML page, as captive portals send it: an answer without content could pass for success."""
     is_page = http_response.headers.get("content-type", "").startswith("text/html")
     if is_page and http_response.status_code < 300 and model.name != "GetObject":
         raise ResponseParserError("a page in HTML")

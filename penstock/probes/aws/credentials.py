@@ -1,4 +1,4 @@
-"""Knows how the SDK is had to find credentials where nobody can be asked: within bounds, or with a word of why not."""
+"""Knows how to make the SDK find credentials without a user: within a time limit, or with a sentence about why not."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from penstock.probes.aws.access import Access
 from penstock.probes.aws.files import LeanFiles
 from penstock.probes.outside import Unidentified
 
-FINDING_SECONDS_MAX = 30.0  # a program, or who is asked over the network, may never answer
+FINDING_SECONDS_MAX = 30.0  # a credential program or service may never answer
 _KILLED_SECONDS_MAX = 1.0  # until a program that was killed is gone
 
 FoundT = TypeVar("FoundT")
 
 
 def session_of(access: Access) -> AioSession:
-    """Where credentials are found; roles are assumed in the region, which create_client alone would tell it."""
+    """The session that finds credentials. It has the region, so that roles are assumed there."""
     session = AioSession(profile=access.profile)
     session.get_component("data_loader").file_loader = LeanFiles()
     session.set_config_variable("region", access.region)
     if access.credentials is None:
         chain = session.get_component("credential_provider")
-        chain.get_provider("assume-role")._prompter = _typed  # noqa: SLF001 - the SDK would read from anywhere
+        chain.get_provider("assume-role")._prompter = _typed  # noqa: SLF001 - the SDK's own would read from anywhere
     return session
 
 
 async def in_time(finding: Awaitable[FoundT]) -> FoundT:
-    """What is found of credentials. Raises Unidentified where that takes too long."""
+    """Await the finding of credentials. Raises Unidentified if that takes too long."""
     try:
         async with asyncio.timeout(FINDING_SECONDS_MAX) as limit:
             return await finding
@@ -52,14 +52,14 @@ async def in_time(finding: Awaitable[FoundT]) -> FoundT:
 
 
 def _typed(prompt: str) -> str:
-    """The code of an MFA device, from who sits before it."""
+    """The code of an MFA device, typed by a user. Raises RefreshWithMFAUnsupportedError without a terminal."""
     if sys.stdin.isatty():
         return getpass.getpass(prompt)
     raise RefreshWithMFAUnsupportedError
 
 
 async def _begin(*command: str, **options: Any) -> Process:  # Any: as the SDK calls it
-    """A program that gives credentials. It reads nothing of ours, and ends with who waits for it, and all it began."""
+    """Start a credential program, without our standard input; a cancelled wait kills it and all it has started."""
     process = await asyncio.create_subprocess_exec(*command, stdin=DEVNULL, start_new_session=True, **options)
     communicate = process.communicate
 
@@ -69,7 +69,7 @@ async def _begin(*command: str, **options: Any) -> Process:  # Any: as the SDK c
         except BaseException:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            with contextlib.suppress(TimeoutError):  # one that the kernel holds is not waited for
+            with contextlib.suppress(TimeoutError):  # do not wait for one that the kernel blocks
                 await asyncio.wait_for(process.wait(), _KILLED_SECONDS_MAX)
             raise
 
@@ -77,5 +77,5 @@ async def _begin(*command: str, **options: Any) -> Process:  # Any: as the SDK c
     return process
 
 
-# Also of those that a profile is built of, which the SDK makes where nobody gets at them.
+# As a default, it also applies to providers of source profiles, which the SDK makes out of reach.
 AioProcessProvider.__init__.__kwdefaults__["popen"] = _begin

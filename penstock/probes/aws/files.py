@@ -1,7 +1,8 @@
-"""Knows which of botocore's own files probes need: the rest is skipped as they are read, and never held.
+"""Knows which parts of botocore's own data files probes need: the rest is skipped while they are read.
 
-Of 1.2 MB of endpoints in every region botocore keeps 7 MB, of S3's 110 operations 3 MB, for each client anew. Probes
-use some twenty operations of two services. What is left out is found at the client by a missing method, not later.
+botocore's endpoints of all regions, 1.2 MB of JSON, take 7 MB in memory, and S3's 110 operations 3 MB, for each client.
+Probes use some twenty operations of two services. An operation that is left out is noticed at once, because the client
+has no such method.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ import msgspec
 from botocore.loaders import JSONFileLoader
 from msgspec import Raw
 
-# Those that probes speak to, and those that are asked for credentials.
+# Services that probes use, and those that provide credentials.
 _SERVICES = frozenset({"s3", "s3express", "sqs", "sts", "sso", "portal.sso", "oidc", "signin"})
 _OPERATIONS = frozenset(
     {
         *("PutObject", "GetObject", "DeleteObject", "DeleteObjects", "ListObjectsV2"),
         "ListObjectVersions",
         *("CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload", "AbortMultipartUpload"),
-        # Asked by botocore itself, of directory buckets and of buckets elsewhere.
+        # The last two are requested by botocore itself, for directory buckets and for buckets in other regions.
         *("ListMultipartUploads", "CreateSession", "HeadBucket"),
         *("CreateQueue", "DeleteQueue", "GetQueueUrl", "GetQueueAttributes", "ListQueues"),
         *("SendMessage", "SendMessageBatch", "ReceiveMessage", "DeleteMessage", "DeleteMessageBatch"),
@@ -30,7 +31,7 @@ _OPERATIONS = frozenset(
 
 
 class LeanFiles(JSONFileLoader):  # type: ignore[misc]  # botocore has no types
-    """Reads botocore's files as it does itself, without what no probe asks for."""
+    """Reads botocore's files as botocore does, but skips what no probe needs."""
 
     def _load_file(self, full_path: str, open_method: Callable[..., Any]) -> Any:  # Any: JSON
         path = Path(full_path)
@@ -50,7 +51,7 @@ def _lean_reader(path: Path) -> Callable[[bytes], dict[str, Any]] | None:
 
 
 def endpoints(text: bytes) -> dict[str, Any]:
-    """The partitions, with the few services alone."""
+    """The partitions, with the needed services only."""
     whole = msgspec.json.decode(text, type=dict[str, Raw])
     partitions = msgspec.json.decode(whole["partitions"], type=list[dict[str, Raw]])
     return _read(whole, without="partitions") | {
@@ -62,7 +63,7 @@ def endpoints(text: bytes) -> dict[str, Any]:
 
 
 def service(text: bytes) -> dict[str, Any]:
-    """A service's description, with the few operations and the shapes that they are made of."""
+    """A service's description, with the needed operations and their shapes only."""
     whole = msgspec.json.decode(text, type=dict[str, Raw])
     operations = _some(whole["operations"], _OPERATIONS)
     known = msgspec.json.decode(whole["shapes"], type=dict[str, Raw])
@@ -86,7 +87,7 @@ def _read(table: Mapping[str, Raw], *, without: str) -> dict[str, Any]:
 
 
 def _shape_names(described: object) -> Iterator[str]:
-    """Every shape that is referred to, however deep."""
+    """The names of all shapes referred to, at any depth."""
     if isinstance(described, dict):
         if isinstance(described.get("shape"), str):
             yield described["shape"]

@@ -1,4 +1,4 @@
-"""Knows S3 by aiobotocore."""
+"""Knows how to make requests to S3 with aiobotocore."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ _VERSIONS_STAY = (
 
 @contextlib.asynccontextmanager
 async def open_object_store(access: Access) -> AsyncIterator[AwsObjectStore]:
-    """S3. Raises Denied when there are no usable credentials."""
+    """S3, over a client of its own. Raises Denied when there are no usable credentials."""
     options = {
         "addressing_style": "path" if access.endpoint_url else "auto",
         "payload_signing_enabled": False,
         "us_east_1_regional_endpoint": "regional",
-        "use_accelerate_endpoint": False,  # whatever a profile says: its bytes have a price of their own
+        "use_accelerate_endpoint": False,  # whatever a profile says, because its bytes have another price
     }
     async with open_client("s3", access, s3=options) as client:
         if not access.follows_bucket:
@@ -60,13 +60,13 @@ async def open_object_store(access: Access) -> AsyncIterator[AwsObjectStore]:
 
 
 class AwsObjectStore:
-    """S3 as probes use it, over one aiobotocore client; `access` is what another process needs to open its like."""
+    """S3 as probes use it, over one aiobotocore client; with `access`, another process can open the same."""
 
     def __init__(self, client: Any, access: Access) -> None:  # Any: aiobotocore makes its clients at run time
         self._client = client
         self.access = access
-        self._deletes_only_singly = False  # found out by asking
-        self._kept: dict[str, str] = {}  # by bucket: why versions of what was deleted there stay
+        self._deletes_only_singly = False  # set when the store refuses DeleteObjects
+        self._kept: dict[str, str] = {}  # by bucket: why old versions of deleted keys cannot be removed
 
     async def put_object(self, bucket: str, key: str, body: bytes) -> str:
         self._refuse_what_would_stay(bucket)
@@ -100,7 +100,7 @@ class AwsObjectStore:
     async def read_range(
         self, bucket: str, key: str, start: int, stop: int, *, object_size_bytes: int
     ) -> Reading:
-        """GetObject; the bytes are dropped as they come."""
+        """GetObject; the bytes are dropped as they arrive."""
         doing, size_bytes = f"reading {key} from {bucket}", stop - start
         is_whole = size_bytes == object_size_bytes
         wanted = {} if is_whole else {"Range": f"bytes={start}-{stop - 1}"}
@@ -108,7 +108,7 @@ class AwsObjectStore:
         with translated(doing):
             answer = await self._client.get_object(Bucket=bucket, Key=key, **wanted)
             first_byte_seconds = _CLOCK.monotonic_seconds() - began_seconds
-            async with answer["Body"] as body:  # what is not read to its end is closed, not kept for the next
+            async with answer["Body"] as body:  # closes the connection unless the body was read to its end
                 _check_range(answer, start, stop, None if is_whole else object_size_bytes, doing)
                 seconds_max = self.access.read_timeout_seconds + size_bytes / BODY_RATE_BYTES_PER_SECOND_MIN
                 async with asyncio.timeout(seconds_max):
@@ -118,17 +118,17 @@ class AwsObjectStore:
         return Reading(first_byte_seconds=first_byte_seconds)
 
     async def look_at(self, bucket: str, key: str, size_bytes: int) -> StoredObject:
-        """GetObject, of a range that an object may be smaller than: what HeadObject refuses, it refuses without a word.
+        """GetObject with a range, which may be larger than the object; errors of HeadObject would have no message.
 
-        The class is not said where it is the standard one. An ETag is a digest where S3 encrypts with keys of its own:
-        docs.aws.amazon.com/AmazonS3/latest/userguide/checking-object-integrity-upload.html. In directory buckets it
-        is none, and other stores do not name that encryption.
+        S3 does not state the standard storage class. An ETag is a digest where S3 encrypts with keys of its own:
+        docs.aws.amazon.com/AmazonS3/latest/userguide/checking-object-integrity-upload.html. In directory buckets it is
+        not, and other stores do not name that encryption.
         """
         with translated(f"looking at {key} in {bucket}"):
             answer = await self._client.get_object(Bucket=bucket, Key=key, Range=f"bytes=0-{size_bytes - 1}")
             async with answer["Body"] as body:
-                head = await _first_bytes(body, size_bytes)  # also where the range is ignored
-            # Whoever sends a range in chunks does not say how long it is.
+                head = await _first_bytes(body, size_bytes)  # bounded even if the store ignores the range
+            # Chunked answers have no ContentLength.
             told = answer.get("ContentRange") or f"/{answer['ContentLength']}"
             has_digest = answer.get("ServerSideEncryption") == "AES256" and not is_directory_bucket(bucket)
             return StoredObject(
@@ -158,7 +158,7 @@ class AwsObjectStore:
             return str(answer["ETag"])
 
     async def list_shared(self, bucket: str, prefix: str) -> list[Listed]:
-        """ListObjectsV2; ages are by the date of the answer itself, on the clock that dated the objects."""
+        """ListObjectsV2; ages are relative to the date of the answer, by the clock that also dates the objects."""
         pages = self._client.get_paginator("list_objects_v2").paginate(
             Bucket=bucket, Prefix=prefix, PaginationConfig={"MaxItems": LISTED_COUNT_MAX}
         )
@@ -166,7 +166,7 @@ class AwsObjectStore:
             return [listed async for page in pages for listed in _shared_in(page)]
 
     async def abort_multipart_upload(self, bucket: str, key: str, upload_id: str) -> None:
-        """AbortMultipartUpload; raises Missing when it is already gone."""
+        """AbortMultipartUpload. Raises Missing if the upload is gone already."""
         with translated(f"aborting an upload into {bucket}"):
             await self._client.abort_multipart_upload(Bucket=bucket, Key=key, UploadId=upload_id)
 
@@ -181,7 +181,7 @@ class AwsObjectStore:
             return [entry["Key"] for entry in found]
 
     async def _below(self, bucket: str, prefix: str, request: str, entries: str) -> list[dict[str, Any]]:
-        """What of a listing begins so. A directory bucket is asked for the folder, for it lists no less."""
+        """The entries of a listing below the prefix. A directory bucket is asked for the folder, as it requires."""
         asked = prefix[: prefix.rfind("/") + 1] if is_directory_bucket(bucket) else prefix
         bound = {"MaxItems": LISTED_COUNT_MAX}
         pages = self._client.get_paginator(request).paginate(
@@ -197,7 +197,7 @@ class AwsObjectStore:
         return await self._delete_versions(bucket, [key] if answer.get("DeleteMarker") else [])
 
     async def delete_objects(self, bucket: str, keys: Sequence[str]) -> VersionRequests:
-        """DeleteObjects; asked only once where the store does not know it."""
+        """DeleteObjects; requested only once if the store does not support it."""
         deleted = await self._delete_batch(bucket, [{"Key": key} for key in keys])
         return await self._delete_versions(
             bucket, [each["Key"] for each in deleted if each.get("DeleteMarker")]
@@ -206,7 +206,7 @@ class AwsObjectStore:
     async def _delete_batch(
         self, bucket: str, named: Sequence[Mapping[str, str]]
     ) -> Sequence[Mapping[str, Any]]:
-        """What of these is deleted, as the store says it."""
+        """Delete up to a thousand keys or versions; returns those deleted, as the store lists them."""
         doing = f"deleting {len(named)} objects from {bucket}"
         if self._deletes_only_singly:
             raise NotOffered(NOT_OFFERED, doing=doing)
@@ -220,7 +220,7 @@ class AwsObjectStore:
         return answer.get("Deleted", [])  # type: ignore[no-any-return]
 
     async def _delete_versions(self, bucket: str, keys: Collection[str]) -> VersionRequests:
-        """In a bucket that keeps versions a deletion only marks: all that was put would stay, and be paid for."""
+        """Delete all versions of these keys: a deletion only adds a marker to them, and they would be paid for."""
         if not keys:
             return VersionRequests()
         try:
@@ -233,7 +233,7 @@ class AwsObjectStore:
             raise Denied(self._kept[bucket]) from trouble
 
     async def _delete_found(self, bucket: str, versions: Sequence[Mapping[str, str]]) -> int:
-        """In batches where the store knows them; how many requests it took."""
+        """Delete versions, in batches if the store supports them; returns the count of requests."""
         starts = range(0, len(versions), DELETED_COUNT_MAX)
         try:
             for start in starts:
@@ -246,7 +246,7 @@ class AwsObjectStore:
         return len(starts)
 
     async def _versions(self, bucket: str, keys: Collection[str]) -> tuple[list[dict[str, str]], int]:
-        """All versions of these keys and below these folders, by what names them, and in how many pages they were."""
+        """All versions of these keys, and of those below these folders, and the count of pages they took."""
         folders = tuple(key for key in keys if key.endswith("/"))
         found, page_count = list[dict[str, str]](), 0
         paginator = self._client.get_paginator("list_object_versions")
@@ -267,25 +267,25 @@ class AwsObjectStore:
 
 
 def _stay_in_region(context: dict[str, Any], **_: Any) -> None:
-    """Call the request redirected already: botocore would follow silently, and measure another region."""
+    """Mark the request as redirected already: otherwise botocore would follow a redirect silently."""
     context.setdefault("s3_redirect", {})["redirected"] = True
 
 
 def _confirm_payer(buckets: Collection[str], params: dict[str, Any], model: Any, **_: Any) -> None:
-    """Say to whom what is asked of these buckets is billed."""
+    """State that the requester pays for requests to these buckets."""
     if params.get("Bucket") in buckets and "RequestPayer" in model.input_shape.members:
         params["RequestPayer"] = "requester"
 
 
 async def _listed(pages: AsyncIterator[Mapping[str, Any]]) -> AsyncIterator[Mapping[str, Any]]:
-    """The pages of a listing, each of which says whether there is another."""
+    """The pages of a listing; each must say whether there is another one, or it is not a listing."""
     async for page in pages:
         must_have("IsTruncated", page)
         yield page
 
 
 def _add_digest(params: dict[str, Any], **_: Any) -> None:
-    """Beside the CRC that botocore sends: stores older than that refuse the request without an MD5."""
+    """Add an MD5 beside botocore's CRC: older stores refuse the request without it."""
     digest = hashlib.md5(params["body"], usedforsecurity=False).digest()
     params["headers"]["Content-MD5"] = base64.b64encode(digest).decode()
 
@@ -293,14 +293,14 @@ def _add_digest(params: dict[str, Any], **_: Any) -> None:
 def _check_range(
     answer: Mapping[str, Any], start: int, stop: int, object_size_bytes: int | None, doing: str
 ) -> None:
-    """That exactly these bytes come; without a size, the whole object."""
+    """Raise Refused unless the answer has exactly these bytes; the whole object if `object_size_bytes` is None."""
     status, wanted = 200, None
     if object_size_bytes is not None:
         status, wanted = 206, f"bytes {start}-{stop - 1}/{object_size_bytes}"
     told = (
         int(answer["ResponseMetadata"]["HTTPStatusCode"]),
         answer.get("ContentRange"),
-        # Whoever sends in chunks does not say: what comes is counted.
+        # Chunked answers do not state it: their bytes are counted instead.
         answer.get("ContentLength", stop - start),
     )
     if told != (status, wanted, stop - start):
@@ -310,7 +310,7 @@ def _check_range(
 
 
 async def _first_bytes(body: Any, size_bytes: int) -> bytes:
-    """So many at the most of an answer's body, piece by piece, as it comes."""
+    """At most `size_bytes` of an answer's body, read as they arrive."""
     found = bytearray()
     while piece := await body.raw_stream.content.read(size_bytes - len(found)):
         found += piece
@@ -318,7 +318,7 @@ async def _first_bytes(body: Any, size_bytes: int) -> bytes:
 
 
 async def _dropped(content: Any, size_bytes: int) -> int:
-    """Read to the end, or past what was asked for; how many bytes there were (Any: aiohttp's stream)."""
+    """Read and drop a body to its end, or until it is too long; returns the count of bytes (Any: aiohttp's stream)."""
     count = 0
     while count <= size_bytes and (piece := await content.readany()):
         count += len(piece)

@@ -1,4 +1,4 @@
-"""Knows SQS by aiobotocore."""
+"""Knows how to make requests to SQS with aiobotocore."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NUMBERS = frozenset(
 
 @contextlib.asynccontextmanager
 async def open_message_queues(access: Access) -> AsyncIterator[AwsMessageQueues]:
-    """SQS. Raises Denied when there are no usable credentials."""
+    """SQS, over a client of its own. Raises Denied when there are no usable credentials."""
     async with open_client("sqs", access) as client:
         yield AwsMessageQueues(client)
 
@@ -78,7 +78,7 @@ class AwsMessageQueues:
             return _accepted_count(answer, "sending to the queue")
 
     async def receive(self, url: str, *, message_count_max: int, wait_seconds: int) -> list[ReceivedMessage]:
-        """At most `message_count_max` messages; none after `wait_seconds` without any."""
+        """Receive at most `message_count_max` messages; returns none after `wait_seconds` without any."""
         with translated("receiving from the queue"):
             answer = await self._client.receive_message(
                 QueueUrl=url, MaxNumberOfMessages=message_count_max, WaitTimeSeconds=wait_seconds
@@ -105,12 +105,12 @@ class AwsMessageQueues:
 
 
 def _digest(body: str) -> str:
-    """What tells a message from another, within the 128 characters that SQS takes."""
+    """A deduplication id: a digest of the body, within the 128 characters that SQS allows."""
     return hashlib.blake2b(body.encode(), digest_size=16).hexdigest()
 
 
 def _accepted_count(answer: Mapping[str, Any], doing: str) -> int:
-    """How many entries of a batch were accepted; a batch of which none was raises what the first one says."""
+    """How many entries of a batch were accepted. Raises the error of the first entry if none was."""
     accepted_count, failures = len(answer.get("Successful", [])), answer.get("Failed", [])
     if accepted_count == 0:
         raise_first(failures, 400 if failures and failures[0].get("SenderFault") else 500, doing)

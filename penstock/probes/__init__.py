@@ -1,1 +1,1 @@
-"""Acts on AWS: exercises an operation for real and measures it."""
+"""Acts on AWS: exercises an operation on the real service and measures it."""

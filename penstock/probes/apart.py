@@ -1,7 +1,7 @@
-"""Knows how requests to AWS are made by several processes as one: how these are started, asked and ended.
+"""Knows how several processes make requests to AWS for this one: how they are started, asked and ended.
 
-Each is a `Companion` with a client of its own; a request goes to the one that has fewest in flight. What goes wrong
-there is raised here, and who answered, and what that asked of AWS KMS, is noted here, too.
+Each is a `Companion` with a client of its own; a request goes to the one with the fewest requests in flight. Errors of
+a request are raised here, and who answered, and how many KMS requests that caused, is counted here, too.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ Open = Callable[[Access], AbstractAsyncContextManager[Any]]  # Any: a client, of
 
 
 class Answer(NamedTuple):
-    """What came of a request, and what its answers told, also where it went wrong."""
+    """The result of a request, or its error, and what its answers told."""
 
-    result: Any  # of a seam
+    result: Any  # of a method of the client
     trouble: RequestError | None
     answered_by: Counter[str]
     key_requests: KeyRequests
 
 
 class Apart:
-    """The processes, as whoever started them sees them."""
+    """The processes, as seen by the process that started them."""
 
     def __init__(self, processes: Sequence[Companion], gone: str) -> None:
-        """`gone` is said where one ended by itself."""
+        """`gone` is the message of the error where one has ended by itself."""
         self.processes = processes
         self._gone = gone
 
     async def request(self, name: str, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
-        """Have it carried out by one of them. Raises RequestError; a cancellation is passed on."""
+        """Have one of them make the request. Raises RequestError; a cancellation is passed on."""
         idlest = min(self.processes, key=lambda process: process.in_flight_count)
         try:
             answer: Answer = await idlest.ask("request", name, arguments, named)
@@ -61,9 +61,9 @@ class Apart:
 async def several(
     count: int, module: str, assignment: tuple[Access, Any], *, gone: str, start_seconds_max: float
 ) -> AsyncIterator[Apart]:
-    """So many processes of a module that calls `work`, ready; on leaving, whatever happens, none of them is left.
+    """`count` processes of a module that calls `work`, ready for requests; leaving ends all of them, whatever happens.
 
-    Raises RequestError, and OSError where one cannot be started.
+    Raises RequestError, and OSError if one cannot be started.
     """
     processes: list[Companion] = []
     becoming_ready: list[asyncio.Task[None]] = []
@@ -72,13 +72,13 @@ async def several(
             async with asyncio.timeout(start_seconds_max):
                 for _ in range(count):
                     process = await Companion.started(module, assignment)
-                    processes.append(process)  # known at once, for the next one may not start
+                    processes.append(process)  # at once: it must be ended even if the next does not start
                     becoming_ready.append(asyncio.create_task(process.ask("ready")))
                 await asyncio.wait(becoming_ready, return_when=asyncio.FIRST_EXCEPTION)
         except TimeoutError:
             raise Unreachable(f"{count} processes were not ready within {start_seconds_max:g} s") from None
         for ready in becoming_ready:
-            if ready.done():  # or another one failed
+            if ready.done():  # not, if another one failed first
                 _ = ready.result()
         yield Apart(processes, gone)
     except GoneError:
@@ -93,9 +93,10 @@ async def _ended(processes: Sequence[Companion], asking: Sequence[asyncio.Task[N
 
 
 async def work(opened: Open, made: Callable[[Any, Any], Any] = lambda client, _: client) -> None:
-    """In the process itself, until who started it hangs up: requests are methods of what is made of the client.
+    """In the process itself: serve requests until the parent closes the connection.
 
-    And of what the assignment says beside the access (Any: the kinds of the module that calls this).
+    Requests are methods of the object that `made` returns, from the client and the second part of the assignment (Any:
+    types of the calling module).
     """
     reader, writer, (access, held) = await companion.begun()
     async with contextlib.AsyncExitStack() as resources:
@@ -119,7 +120,7 @@ async def work(opened: Open, made: Callable[[Any, Any], Any] = lambda client, _:
 
 async def _carried_out(hand: Any, name: str, arguments: Sequence[Any], named: Mapping[str, Any]) -> Answer:
     addresses, heard = Counter[str](), KeyRequests()
-    ANSWERED_BY.set(addresses)  # of this task alone, as the other
+    ANSWERED_BY.set(addresses)  # for this task alone, as below
     KEY_REQUESTS.set(heard)
     try:
         return Answer(await getattr(hand, name)(*arguments, **named), None, addresses, heard)

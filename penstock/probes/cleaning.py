@@ -1,4 +1,4 @@
-"""Knows how a clean-up is carried to its end, whatever is cancelled meanwhile, and what is left where it cannot be."""
+"""Knows how a clean-up runs to its end in spite of cancellations, and what stays in the journal if it fails."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ _log = logging.getLogger(__name__)
 
 
 class Unanswered:
-    """Requests that create something, as long as they have no answer.
+    """Requests that create something and have no answer yet.
 
-    A cancellation ends the waiting for one, not the request: its bytes may be in the buffers of a socket, and the
-    service would carry it out after the deletion that follows. Only what was answered can be removed for certain.
+    A cancellation ends the waiting for an answer, but not the request: its bytes may be in a socket's buffer, and the
+    service might carry it out after the deletion that follows. Only what was answered can be removed for certain.
     """
 
     def __init__(self) -> None:
         self._requests: set[asyncio.Task[Any]] = set()
 
     def __reduce__(self) -> tuple[type[Unanswered], tuple[()]]:
-        """For another process: by then whatever was on its way has been answered."""
+        """Pickle as empty: before that, all requests have been answered."""
         return Unanswered, ()
 
     async def answer_to(self, request: Coroutine[object, object, ResultT]) -> ResultT:
-        """Make it, and wait for its answer."""
+        """Make the request, which goes on when the caller is cancelled, and return its answer."""
         task = asyncio.create_task(request)
         self._requests.add(task)
         task.add_done_callback(self._requests.discard)
         return await asyncio.shield(task)
 
     async def are_answered(self) -> None:
-        """Wait for all; who waits too long is cancelled, and so are they."""
+        """Wait for all answers; if the waiting is cancelled, so are the requests."""
         requests = set(self._requests)
         try:
             if requests:
@@ -54,7 +54,7 @@ async def struck_when_gone(
     *,
     may_arrive_later: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Remove it, and strike the entry only when it is gone for certain; otherwise the next sweep looks."""
+    """Remove a leftover, and strike its entry only if it is certainly gone; otherwise the next sweep looks again."""
     try:
         await removal
         if not may_arrive_later():
@@ -67,9 +67,9 @@ async def struck_when_gone(
 
 
 async def clean_up_shielded(cleaning: Coroutine[object, object, None], *, seconds_max: float) -> None:
-    """Run the clean-up to its end or its time limit; a cancellation meanwhile is raised after it.
+    """Run the clean-up to its end or its time limit; a cancellation meanwhile is raised afterwards.
 
-    What was not removed in time stays in the journal, where the next sweep finds it.
+    What was not removed in time stays in the journal, for the next sweep.
     """
     task = asyncio.create_task(_bounded(cleaning, seconds_max))
     interruption: asyncio.CancelledError | None = None

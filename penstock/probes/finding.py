@@ -1,4 +1,4 @@
-"""Knows what an examination finds: one sentence about one thing, and what to do about it."""
+"""Knows the findings of `penstock doctor`: one sentence about one thing, and what to do about it."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ AnswerT = TypeVar("AnswerT")
 
 
 class Health(StrEnum):
-    """How a thing is, best first."""
+    """The state of a thing, best first."""
 
     WELL = "well"
     UNKNOWN = "unknown"  # it cannot be seen from here
-    POOR = "poor"  # it works, and not as well as it might
-    ILL = "ill"  # probes, or applications, are kept from their work
+    POOR = "poor"  # it works, but not as well as it could
+    ILL = "ill"  # it keeps probes or applications from working
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was found of a thing."""
+    """What was found about one thing."""
 
     subject: str
     health: Health
     sentence: str
     remedy: str = ""
-    cause: str = ""  # the same for all that fails of it, whatever was tried
+    cause: str = ""  # the reason of a failure, without what was tried: equal for all failures of one cause
 
     def document(self) -> dict[str, str]:
-        """As JSON: what is said of it."""
+        """The finding as JSON values."""
         return {
             "subject": self.subject,
             "health": self.health,
@@ -71,10 +71,10 @@ _TROUBLES: tuple[tuple[type[RequestError], Health, str], ...] = (
 async def tried(
     subject: str, action: str, act: Awaitable[object], *, if_missing: str = "", if_denied: str = ""
 ) -> Finding:
-    """Whether an action is permitted: what is not there was looked for, and that is answer enough.
+    """Try whether an action is permitted; an answer that the thing does not exist also shows that it is.
 
-    `action` is its name in a policy, such as ``s3:AbortMultipartUpload``; `if_missing` is what to do where what was
-    asked for has to be there, and `if_denied` what else may be in the way than a missing permission.
+    `action` is its name in a policy, such as ``s3:AbortMultipartUpload``. `if_missing` is the remedy where the thing
+    has to exist; `if_denied` is what else may be in the way, beside a missing permission.
     """
     finding, _ = await asked(subject, action, act, if_missing=if_missing, if_denied=if_denied)
     return finding
@@ -83,7 +83,7 @@ async def tried(
 async def asked(
     subject: str, action: str, act: Awaitable[AnswerT], *, if_missing: str = "", if_denied: str = ""
 ) -> tuple[Finding, AnswerT | None]:
-    """The same, and what was answered; None where nothing was."""
+    """The same as `tried`, and the answer; None where there was none."""
     answer, found = None, Finding(subject, Health.WELL, f"{action} is permitted")
     try:
         answer = await act

@@ -1,4 +1,4 @@
-"""Knows how to remove what was left outside, by the journal, and what no journal lists any more."""
+"""Knows how to remove leftovers that the journal lists, and orphans that no journal lists any more."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from penstock.probes.sharing import is_used
 
 ORPHAN_AGE_SECONDS = 86_400.0
 _RUN_DATE = "%Y%m%dT%H%M%SZ"
-# Backups of others are often named by such a date, too: what is unique tells ours apart.
+# Other programs name backups by such a date, too: the unique part tells ours apart.
 _RUN = re.compile(r"(?P<date>[0-9]{8}T[0-9]{6}Z)-[0-9a-f]{32}(-reads-[1-9][0-9]*)?/")
 _READS = re.compile(r"-reads-[1-9][0-9]*/$")
-_FORBIDDING = frozenset({Denied, Forbidden})  # not a key or a clock that is wrong: that passes
-_OF_THE_CONTAINER = (Denied, Throttled, Unreachable)  # trouble that its other entries would meet as well
+_FORBIDDING = frozenset({Denied, Forbidden})  # not a wrong key or clock, which are temporary
+_OF_THE_CONTAINER = (Denied, Throttled, Unreachable)  # errors that its other entries would meet as well
 
 T = TypeVar("T")
 StoreFor = Callable[[Leftover], Awaitable[ObjectStore]]
@@ -44,12 +44,12 @@ class Kept:
 
     leftover: Leftover
     reason: str
-    is_forbidden: bool = False  # to whoever asks: the next that is made there would stay as well
+    is_forbidden: bool = False  # the credentials do not allow it: further ones would stay as well
 
 
 @dataclass(slots=True, kw_only=True)
 class SweepSummary:
-    """What a sweep found and removed, what it has to try again, and the requests it took, by service."""
+    """What a sweep removed, what it has to try again, and the requests it took, by operation."""
 
     removed: list[Leftover] = field(default_factory=list)
     kept: list[Kept] = field(default_factory=list)
@@ -59,10 +59,10 @@ class SweepSummary:
 
 @dataclass(eq=False)
 class Sweep:
-    """One round over what is left behind: places side by side, the entries of one in turn.
+    """One round over the leftovers: places in parallel, and the entries of each place one after another.
 
-    What is not settled yet is not struck: a request that was on its way may still be carried out. `summary` is what has
-    come of it so far, also when it was cut short.
+    Entries that are not settled yet are not struck: a request in flight may still be carried out. `summary` is valid at
+    any moment, also if the sweep was cut short.
     """
 
     journal: Journal
@@ -73,7 +73,7 @@ class Sweep:
     _swept: set[str] = field(default_factory=set)
 
     async def over(self, entries: Iterable[Leftover]) -> None:
-        """Remove these; strike what is gone, keep what could not be reached."""
+        """Remove these; strike what is gone, and keep what could not be removed."""
         places = defaultdict[object, list[Leftover]](list)
         for leftover in entries:
             places[leftover.place].append(leftover)
@@ -81,11 +81,11 @@ class Sweep:
         await asyncio.gather(*map(self._over_one, places.values()))
 
     async def over_orphans(self, *, service: str, bucket: str, key_prefix: str, now: datetime) -> None:
-        """Remove runs of uploads below our prefix that are older than a day and in no journal of this host.
+        """Remove runs below our prefix that are older than a day and not in this host's journal.
 
-        A run takes minutes, so that these are dead, whichever host made them: one that was ended for good, or whose
-        disk was lost, sweeps no more. What hosts read together stays as long as one of them does.
-        Raises RequestError when the bucket cannot be looked into.
+        A run takes minutes, so these are dead, whichever host made them: a host that is gone, or lost its disk, does
+        not sweep any more. Objects that hosts read together stay as long as one of them does.
+        Raises RequestError if the bucket cannot be listed.
         """
         somewhere = Leftover(kind=LeftoverKind.S3_OBJECT, service=service, container=bucket, name=key_prefix)
         keys = await self._by_removal(somewhere, Removal.keys_below)
@@ -108,7 +108,7 @@ class Sweep:
                 )
 
     async def _trouble_with(self, leftover: Leftover) -> RequestError | None:
-        """Why it could not be removed; None when nothing of it is there any more."""
+        """Remove a leftover; returns why that failed, or None if nothing of it exists any more."""
         try:
             count = await self._removed_count(leftover)
         except RequestError as error:
@@ -136,7 +136,7 @@ class Sweep:
             return False
 
     async def _by_removal(self, leftover: Leftover, do: Callable[[Removal, str], Awaitable[T]]) -> T:
-        """With patience, and counted whatever comes of it."""
+        """Use a patient `Removal`, and count its requests even if it fails."""
         removal = Removal(await self.store_for(leftover), leftover.container, patience=PATIENCE)
         try:
             return await do(removal, leftover.name)
@@ -151,13 +151,13 @@ class Sweep:
 
 
 def run_name(started_at: datetime, *, read_bytes: int | None = None) -> str:
-    """How a new run is named outside: its age can be told from the name, and the size of an object to be read."""
+    """The name of a new run, which tells its age, and the size of its object if that is there to be read."""
     reads = "" if read_bytes is None else f"-reads-{read_bytes}"
     return f"{started_at:{_RUN_DATE}}-{uuid.uuid4().hex}{reads}/"
 
 
 def _is_old_run(name: str, now: datetime) -> bool:
-    """Whether `name` was made by `run_name` more than a day ago; anything else is not ours."""
+    """Whether `name` was made by `run_name` more than a day ago; all other names are not ours."""
     if (match := _RUN.fullmatch(name)) is None:
         return False
     try:
@@ -168,7 +168,7 @@ def _is_old_run(name: str, now: datetime) -> bool:
 
 
 async def _remove_queue(queues: MessageQueues, name: str) -> int:
-    """How many there were of this name."""
+    """Remove the queue of this name; returns how many there were: 0 or 1."""
     try:
         await queues.delete_queue(await queues.find_queue(name))
     except Missing:

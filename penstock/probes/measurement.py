@@ -1,4 +1,4 @@
-"""Knows how a measurement judges itself: latencies, the loop's lateness, the CPU it burnt."""
+"""Knows how a measurement judges itself: by its latencies, the lateness of its event loop, and its CPU time."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pathlib import Path
 from penstock.clock import Clock
 
 LOOP_TICK_SECONDS = 0.005
-LATENESS_FRACTION_MAX = 0.25  # of a typical latency: past this the numbers describe the loop, not the service
-CPU_BOUND_FRACTION = 0.9  # of the time; a loop that asks for more has no time left to wait for answers
-_SCHEDULING = Path("/proc/thread-self/schedstat")  # nanoseconds: run, ready to run but waiting; then switches
+LATENESS_FRACTION_MAX = 0.25  # of a typical latency: beyond it, numbers describe the loop, not the service
+CPU_BOUND_FRACTION = 0.9  # of the time: a busier loop has no time left to wait for answers
+_SCHEDULING = Path("/proc/thread-self/schedstat")  # ns run, ns waited for a processor, number of switches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatencySummary:
-    """The moments and percentiles of latencies; all 0 for none."""
+    """The moments and percentiles of latencies; all 0 without any."""
 
     count: int = 0
     mean_seconds: float = 0.0
@@ -32,7 +32,7 @@ class LatencySummary:
 
 
 def summarize(latencies_seconds: Sequence[float]) -> LatencySummary:
-    """Summary of latencies in any order."""
+    """The summary of latencies, which may be in any order."""
     if not latencies_seconds:
         return LatencySummary()
     ordered = sorted(latencies_seconds)
@@ -49,36 +49,35 @@ def summarize(latencies_seconds: Sequence[float]) -> LatencySummary:
 
 
 def percentile(ordered: Sequence[float], fraction: float) -> float:
-    """The smallest value that at least `fraction` of the values do not exceed; `ordered` ascends."""
+    """The smallest value that at least `fraction` of the values do not exceed; `ordered` is ascending and not empty."""
     return ordered[max(0, math.ceil(fraction * len(ordered)) - 1)]
 
 
 @dataclass(slots=True)
 class Effort:
-    """What a measured block took, complete when the block ends. Fractions are of one processor.
+    """What a measured block took; complete when the block ends. Fractions are of one processor.
 
-    Under a virtual clock the processor's time says nothing, and the fractions are 0.
+    Under a virtual clock CPU time means nothing, and the fractions are 0.
     """
 
     duration_seconds: float = 0.0
     client_cpu_fraction: float = 0.0
-    client_cpu_wait_fraction: float = 0.0  # the loop could have run, but others had the processors
+    client_cpu_wait_fraction: float = 0.0  # the loop was ready to run, but others had the processors
     loop_lag_seconds_mean: float = 0.0
     loop_lag_seconds_max: float = 0.0
-    standstill_seconds_max: float = 0.0  # the loop was late, and not by its own work
+    standstill_seconds_max: float = 0.0  # the longest lag that was not the loop's own work
 
     @property
     def client_cpu_demand_fraction(self) -> float:
-        """How much of the time the process ran or wanted to: near 1, the client is the limit and not the network."""
+        """The fraction of time that the process ran or wanted to: near 1, the client is the limit, not the network."""
         return min(1.0, self.client_cpu_fraction + self.client_cpu_wait_fraction)
 
     def disturbance(self, latency_seconds_typical: float, *, may_be_cpu_bound: bool = False) -> str | None:
-        """Why the numbers of this block mean nothing, as a sentence; None when they do.
+        """Why the numbers of this block are useless, as a sentence; None if they are fine.
 
-        A loop that is late because of its own work spoils latencies, where it is so on average: to begin sixty requests
-        at once takes as long as a fast host takes to move what they ask for, and applications pay that, too. The
-        throughput is then as much as this client can do: who measures that alone says that it may be bound by the
-        processor.
+        Lateness of the loop by its own work spoils latencies only where it is late on average: to begin sixty requests
+        at once takes as long as a fast host takes to transfer them, and applications pay that, too. The throughput is
+        then what this client can do: probes that measure throughput allow it by `may_be_cpu_bound`.
         """
         if self.standstill_seconds_max > LATENESS_FRACTION_MAX * self.duration_seconds:
             return (
@@ -95,7 +94,7 @@ class Effort:
 
 
 def busiest(efforts: Iterable[Effort], duration_seconds: float) -> Effort:
-    """Of processes that worked together: the longest lags, and the processor of the one that wanted most of it."""
+    """Combines processes that worked together: the longest lags, and the CPU fractions of the busiest one."""
     found = list(efforts)
     most = max(found, key=lambda effort: effort.client_cpu_demand_fraction)
     return Effort(
@@ -110,7 +109,7 @@ def busiest(efforts: Iterable[Effort], duration_seconds: float) -> Effort:
 
 @contextlib.asynccontextmanager
 async def effort_of_block(clock: Clock, *, tick_seconds: float = LOOP_TICK_SECONDS) -> AsyncIterator[Effort]:
-    """Measure what the block takes; the numbers are there also when it raises."""
+    """Measure what the block takes; the numbers are complete even if it raises."""
     effort = Effort()
     started_seconds, ran_before, waited_before = (
         clock.monotonic_seconds(),
@@ -131,7 +130,7 @@ async def effort_of_block(clock: Clock, *, tick_seconds: float = LOOP_TICK_SECON
 
 
 async def _tick(effort: Effort, clock: Clock, tick_seconds: float) -> None:
-    """How late the event loop wakes a task that asked for a tick: what the measurer adds to every latency."""
+    """Measure how late the event loop wakes a task after each tick: the loop adds that to every latency."""
     is_real_time, lag_seconds_total = _is_real_time(), 0.0
     due, worked_before_seconds = clock.monotonic_seconds(), time.thread_time()
     for tick_count in itertools.count(1):
@@ -148,7 +147,7 @@ async def _tick(effort: Effort, clock: Clock, tick_seconds: float) -> None:
 
 
 def _waited_seconds() -> float | None:
-    """How long this thread waited for a processor; None where no kernel tells, or too many files are open."""
+    """How long this thread has waited for a processor; None if the kernel does not tell, or too many files are open."""
     try:
         return int(_SCHEDULING.read_text(encoding="ascii").split()[1]) / 1e9
     except (OSError, ValueError, IndexError):
@@ -156,5 +155,5 @@ def _waited_seconds() -> float | None:
 
 
 def _is_real_time() -> bool:
-    """Whether the loop goes by the machine's clock; a virtual one began at 0."""
+    """Whether the loop uses the machine's clock; a virtual clock begins at 0."""
     return abs(asyncio.get_running_loop().time() - time.monotonic()) < 1.0

@@ -1,9 +1,9 @@
-"""Knows how a probe is made when it is first needed, and again after that failed, and what its run asked of AWS KMS.
+"""Knows how a probe is made when it is first needed, and tried again after that failed, and counts requests to AWS KMS.
 
-What an observation's `measures` say beside those of the probe:
+It adds to the `measures` of an observation:
 
-- `key_request_count`: requests to AWS KMS that the answers told of; `key_request_count_each`: for each request that
-  wrote or read. Both are absent where no answer told of any.
+- `key_request_count`: requests to AWS KMS, as the answers tell; `key_request_count_each`: per request that wrote or
+  read. Both are absent where no answer told of any.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ KEY_REQUEST_COUNT_EACH = "key_request_count_each"
 
 
 class ProbeOnDemand:
-    """A daemon without usable credentials or network still starts, serves what it knows, and says what is wrong."""
+    """Makes a probe at its first run: a daemon without credentials or network still starts and serves advice."""
 
     def __init__(self, make: Callable[[], Awaitable[Probe[Any]]], clock: Clock) -> None:
         self._make = make
@@ -37,7 +37,7 @@ class ProbeOnDemand:
         return self.probe.used + Cost(usd=self._heard.count * self._usd_per_key_request)
 
     async def made(self) -> Probe[Any]:
-        """The probe itself, made if need be. Raises RequestError."""
+        """The probe, made if there is none yet. Raises RequestError."""
         if self.probe is None:
             self.probe = await self._make()
         return self.probe
@@ -51,7 +51,7 @@ class ProbeOnDemand:
         self._usd_per_key_request = plan.tariff.usd_per_key_request
         hearing = KEY_REQUESTS.set(heard)
         try:
-            # Reckoned with before, and counted now.
+            # The plan's cost includes expected KMS requests; here the real ones are counted instead.
             outcome = await probe.run(replace(plan, tariff=replace(plan.tariff, key_request_count=0.0)))
         finally:
             KEY_REQUESTS.reset(hearing)

@@ -1,21 +1,21 @@
-"""Knows the two outside things that probes touch, as narrow seams, and how their requests go wrong.
+"""Knows the two services that probes use, S3 and SQS, as narrow interfaces, and how their requests fail.
 
     RequestError
     ├── Throttled     the service asked for less (503 SlowDown, OverLimit, RequestThrottled)
     ├── Denied        the credentials do not allow it; trying again will not help
-    │   ├── Unidentified  there are none, or none that are known or valid any more
-    │   ├── Forbidden     a policy denies it, whatever others allow
+    │   ├── Unidentified  there are no credentials, or they are unknown or no longer valid
+    │   ├── Forbidden     a policy denies it explicitly
     │   └── Barred        the clock, a key or the account is in the way
-    ├── Missing       the bucket, key, upload or queue is not there
+    ├── Missing       the bucket, key, upload or queue does not exist
     │   └── NoBucket      the bucket itself
-    ├── Changed       the object is not what the condition of a write says: another one wrote it
+    ├── Changed       the condition of a write does not hold: another writer was faster
     ├── Unreachable   no answer: connection or time limit; it may be carried out all the same
-    │   └── Unsent        no connection was made (name, route, handshake): it will not be
+    │   └── Unsent        no connection was made (name, route, handshake): it will not be carried out
     └── Refused       any other answer that is not success
-        ├── Failed        the service broke off; it may be carried out all the same
-        └── NotOffered    this store does not know such a request
+        ├── Failed        the service failed; it may be carried out all the same
+        └── NotOffered    this store does not support the request
 
-Implementations make exactly one attempt for a call: a retry would be read as latency.
+Implementations make exactly one attempt for each call: a retry would be measured as latency.
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-# Implementations close what was idle for longer; S3 itself does after about 20 s.
+# Implementations close connections that were idle for longer; S3 itself does so after about 20 s.
 CONNECTION_IDLE_SECONDS_MAX = 15.0
-LISTED_COUNT_IN_PAGE, LISTED_COUNT_MAX = 1000, 10_000  # in one answer of a listing, and in all of them
+LISTED_COUNT_IN_PAGE, LISTED_COUNT_MAX = 1000, 10_000  # entries in one page of a listing, and in all pages
 DELETED_COUNT_MAX = 1000  # by one DeleteObjects
-PAUSE_SECONDS, PAUSE_SECONDS_MAX = 0.1, 2.0  # after the first trouble in a row, and after many
+PAUSE_SECONDS, PAUSE_SECONDS_MAX = 0.1, 2.0  # after the first failure in a row, and after many
 _DOUBLED_COUNT_MAX = 5
 
 
 class RequestError(Exception):
     """A request that did not succeed; the message is one sentence for the operator.
 
-    `reason` is that sentence without what was being done.
+    `reason` is that sentence without the beginning that says what was being done.
     """
 
     def __init__(self, reason: str, *, doing: str = "") -> None:
-        # It may quote whoever answered, and is shown on terminals, which obey control characters.
+        # It may quote the answer, and is shown on terminals, which interpret control characters.
         reason = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in reason)
         super().__init__(f"{doing}: {reason}" if doing else reason)
         self.reason = reason
 
 
 def page_count(listed_count: int) -> int:
-    """How many requests a listing of so many took."""
+    """The count of requests that a listing of this many entries took."""
     return max(1, -(-listed_count // LISTED_COUNT_IN_PAGE))
 
 
 def pause_seconds(trouble_count: int) -> float:
-    """How long to leave the service alone after so many troubles in a row: each time twice as long, up to a bound."""
+    """The pause after this many failures in a row: doubled each time, up to a bound."""
     return min(PAUSE_SECONDS * 2.0 ** min(trouble_count - 1, _DOUBLED_COUNT_MAX), PAUSE_SECONDS_MAX)
 
 
@@ -66,23 +66,23 @@ class Denied(RequestError):
 
 
 class Unidentified(Denied):
-    """There are no credentials that tell who asks."""
+    """There are no valid credentials."""
 
 
 class Forbidden(Denied):
-    """A policy denies it, whatever others allow."""
+    """A policy denies it explicitly, whatever others allow."""
 
 
 class Barred(Denied):
-    """Whatever they allow: the clock, a key or the account is in the way, as the message says."""
+    """The clock, a key or the account is in the way, as the message says, whatever the credentials allow."""
 
 
 class Missing(RequestError):
-    """What was named is not there."""
+    """The bucket, key, upload or queue does not exist."""
 
 
 class NoBucket(Missing):
-    """The bucket is not there."""
+    """The bucket does not exist."""
 
 
 class Changed(RequestError):
@@ -102,25 +102,25 @@ class Refused(RequestError):
 
 
 class Failed(Refused):
-    """The service did not get to the end of it."""
+    """The service failed while it worked on the request."""
 
 
 class NotOffered(Refused):
-    """This store does not know such a request."""
+    """This store does not support the request."""
 
 
 def may_be_done(trouble: RequestError) -> bool:
-    """Whether what was asked for may have been carried out, or may yet be; any other trouble says that it was not."""
+    """Whether the request may have been carried out, or may yet be; after any other error it certainly was not."""
     return isinstance(trouble, (Failed, Unreachable)) and not isinstance(trouble, Unsent)
 
 
 ANSWERED_BY: ContextVar[Counter[str] | None] = ContextVar("answered_by", default=None)
-"""Whoever sets it finds in it how many of the requests below him each address has answered."""
+"""A counter set here counts, by address, who answered the requests made in this context."""
 
 
 @dataclass(slots=True)
 class KeyRequests:
-    """Of S3 to AWS KMS, as S3's answers tell them; KMS charges for each."""
+    """S3's requests to AWS KMS, as its answers tell them; KMS charges for each."""
 
     count: int = 0
     count_each: int = 0  # for each request that wrote or read, by the last answer that told of any
@@ -131,11 +131,11 @@ class KeyRequests:
 
 
 KEY_REQUESTS: ContextVar[KeyRequests | None] = ContextVar("key_requests", default=None)
-"""Whoever sets it finds in it those of the requests below him."""
+"""An object set here counts the KMS requests caused in this context."""
 
 
 class BodySender(Protocol):
-    """The requests to S3 that carry something: what takes the time."""
+    """The requests to S3 that send a body, which take most of the time."""
 
     async def put_object(self, bucket: str, key: str, body: bytes) -> str:
         """The object's ETag."""
@@ -148,12 +148,12 @@ class BodySender(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """How an object begins, and what is said of it."""
+    """The beginning of an object, and its attributes."""
 
     head: bytes
     size_bytes: int
     storage_class: str = "standard"  # "standard-ia", "glacier-ir", ...
-    md5: str | None = None  # of all of it, where the store is sure to say it: as S3 writes its ETag
+    md5: str | None = None  # of the whole object, as in S3's ETag; None if the ETag may be something else
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,21 +164,22 @@ class Reading:
 
 
 class RangeReader(Protocol):
-    """The requests to S3 that bring something: what takes the time."""
+    """The requests to S3 that receive a body, which take most of the time."""
 
     async def read_range(
         self, bucket: str, key: str, start: int, stop: int, *, object_size_bytes: int
     ) -> Reading:
-        """Have the bytes from `start` up to `stop` counted and dropped; the whole object where that is all of it.
+        """Read the bytes from `start` up to `stop` (exclusive), count and drop them.
 
-        Raises Refused where the answer is not exactly these bytes of an object of this size.
+        Asks for the whole object where the range is all of it. Raises Refused where the answer is not exactly these
+        bytes of an object of this size.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Tagged:
-    """A small object, and the tag that tells whether it was written again."""
+    """A small object, and its ETag, which changes when it is written again."""
 
     body: bytes
     etag: str
@@ -186,7 +187,7 @@ class Tagged:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What a listing says of a small object, by the store's own clock."""
+    """A small object in a listing, with its age by the store's own clock."""
 
     key: str
     etag: str
@@ -194,31 +195,31 @@ class Listed:
 
 
 class SharedObjects(Protocol):
-    """The requests to S3 with which hosts write one object together."""
+    """The requests to S3 with which several hosts read and write the same object."""
 
     async def get_unless(
         self, bucket: str, key: str, etag: str | None, *, size_bytes_max: int
     ) -> Tagged | None:
-        """The object, one that is larger cut a byte beyond that; None while it still has this tag.
+        """The object, cut off at `size_bytes_max` + 1 bytes; None while it still has this tag.
 
         Raises Missing, or NoBucket.
         """
         ...
 
     async def put_if(self, bucket: str, key: str, body: bytes, etag: str | None) -> str:
-        """Write it in place of what has this tag, or where nothing is (None); its new tag. Raises Changed.
+        """Replace the object with this tag (None: no object); returns the new tag. Raises Changed.
 
-        A store that does not know conditions raises NotOffered, or does as if there were none.
+        Where the store does not support conditions, it raises NotOffered, or writes unconditionally.
         """
         ...
 
     async def list_shared(self, bucket: str, prefix: str) -> list[Listed]:
-        """The first thousand below the prefix, by one request."""
+        """The objects below the prefix, up to `LISTED_COUNT_MAX`."""
         ...
 
 
 class VersionRequests(NamedTuple):
-    """What a deletion took besides its own request, in a bucket that keeps versions: these are removed, too."""
+    """The further requests of a deletion in a bucket that keeps versions, to list and delete these, too."""
 
     listing_count: int = 0
     deletion_count: int = 0
@@ -228,44 +229,44 @@ class ObjectStore(BodySender, RangeReader, SharedObjects, Protocol):
     """S3 as probes use it."""
 
     async def look_at(self, bucket: str, key: str, size_bytes: int) -> StoredObject:
-        """With its first bytes, so few that they can be kept; no more than there are. Raises Missing."""
+        """The object's attributes and its first `size_bytes` bytes, or fewer if it is smaller. Raises Missing."""
         ...
 
     async def create_multipart_upload(self, bucket: str, key: str) -> str:
-        """The upload id."""
+        """Begin an upload; returns its id."""
         ...
 
     async def complete_multipart_upload(
         self, bucket: str, key: str, upload_id: str, etags: Sequence[str]
     ) -> None:
-        """`etags` in the order of part numbers, from 1."""
+        """Complete an upload; `etags` are those of parts 1, 2, ... in order."""
         ...
 
     async def abort_multipart_upload(self, bucket: str, key: str, upload_id: str) -> None: ...
 
     async def list_multipart_uploads(self, bucket: str, prefix: str) -> list[tuple[str, str]]:
-        """(key, upload id) of the unfinished uploads. Some stores know only those whose key is the whole prefix."""
+        """(key, upload id) of unfinished uploads. Some stores list only those whose key equals the prefix."""
         ...
 
     async def list_objects(self, bucket: str, prefix: str) -> list[str]:
-        """The first keys, up to `LISTED_COUNT_MAX`; far more than a run has. Others may have put what they like."""
+        """The first keys below the prefix, up to `LISTED_COUNT_MAX`, which is far more than a run creates."""
         ...
 
     async def delete_object(self, bucket: str, key: str) -> VersionRequests:
-        """Succeeds also when the key is not there, as S3 does. Of a folder: what deletions below it hid and left."""
+        """Delete a key; succeeds also if it does not exist, as in S3. For a folder, delete old versions below it."""
         ...
 
     async def delete_objects(self, bucket: str, keys: Sequence[str]) -> VersionRequests:
-        """At most a thousand keys by one request; raises the trouble of the first that may be left.
+        """Delete up to a thousand keys by one request; raises the error of the first one that failed.
 
-        Raises NotOffered where the store has no such request; it is then asked only once.
+        Raises NotOffered where the store does not support this; it is then asked only once.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceivedMessage:
-    """One copy of a message. Each receive gives a new handle; an old one may no longer delete."""
+    """One copy of a message. Each receive gives a new handle; an older handle may no longer delete it."""
 
     message_id: str
     receipt_handle: str
@@ -273,12 +274,12 @@ class ReceivedMessage:
 
 
 class Messages(Protocol):
-    """What goes through a queue. Batches hold at most ten entries."""
+    """The requests that move messages through a queue. Batches have at most ten entries."""
 
     async def send(self, url: str, bodies: Sequence[str], *, group_ids: Sequence[str] = ()) -> int:
-        """One message goes by SendMessage, more by SendMessageBatch; how many the service accepted.
+        """Send one message by SendMessage, more by SendMessageBatch; returns how many the service accepted.
 
-        A FIFO queue needs the group of each; the same body again is then the same message.
+        A FIFO queue needs a group id for each; there, the same body again counts as the same message.
         """
         ...
 
@@ -287,7 +288,7 @@ class Messages(Protocol):
     ) -> list[ReceivedMessage]: ...
 
     async def delete(self, url: str, receipt_handles: Sequence[str]) -> int:
-        """One by DeleteMessage, more by DeleteMessageBatch; how many the service accepted."""
+        """Delete one message by DeleteMessage, more by DeleteMessageBatch; returns how many the service accepted."""
         ...
 
 
@@ -295,15 +296,15 @@ class MessageQueues(Messages, Protocol):
     """SQS as probes use it."""
 
     async def create_queue(self, name: str, attributes: Mapping[str, str]) -> str:
-        """The queue's URL."""
+        """Create a queue; returns its URL."""
         ...
 
     async def find_queue(self, name: str) -> str:
-        """The queue's URL; raises Missing."""
+        """The URL of the queue with this name. Raises Missing."""
         ...
 
     async def list_queues(self, prefix: str) -> list[str]:
-        """Names of the queues that begin with the prefix."""
+        """The names of all queues that begin with the prefix."""
         ...
 
     async def delete_queue(self, url: str) -> None: ...

@@ -1,4 +1,4 @@
-"""Knows what every probe can do, and how it keeps book of what it leaves outside this process."""
+"""Knows what every probe can do, and how it journals what it creates outside this process."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from penstock.vocabulary import Cost, Inconclusive, Outcome, ProbePlan, SettingT
 
 
 class Probe(Protocol[SettingT]):
-    """Exercises one operation for real and measures it."""
+    """Exercises one operation on the real service and measures it."""
 
     async def run(self, plan: ProbePlan[SettingT]) -> Outcome[SettingT]:
-        """Carry out the plan within its cost and leave nothing behind, also when cancelled.
+        """Carry out the plan within its cost and leave nothing behind, even when cancelled.
 
-        Expected trouble (throttling, refusal, no network) is in the outcome; it is never raised.
+        Expected trouble (throttling, refusal, no network) is part of the outcome and never raised.
         """
         ...
 
     @property
     def used(self) -> Cost:
-        """Bytes, requests and dollars of the run that ended last, also when it was cancelled."""
+        """Bytes, requests and dollars of the last run, even if it was cancelled."""
         ...
 
     async def close(self) -> None:
-        """Remove what was kept outside between two runs."""
+        """Remove what was kept on the service between runs."""
         ...
 
 
@@ -36,7 +36,7 @@ NO_TIME = "the plan allows no time: raise the time that a probe may take"
 def inconclusive(
     plan: ProbePlan[SettingT], started_at: datetime, reason: str, used: Cost | None = None
 ) -> Inconclusive[SettingT]:
-    """The outcome of a run that could not measure, and what it cost all the same."""
+    """The outcome of a run that could not measure, with its cost."""
     used = used or Cost()
     return Inconclusive(
         context=plan.context,
@@ -51,51 +51,51 @@ def inconclusive(
 class LeftoverKind(StrEnum):
     """What a probe may create outside this process."""
 
-    S3_OBJECT = "s3_object"  # and its unfinished uploads; all below it when the name ends in a slash
+    S3_OBJECT = "s3_object"  # with its unfinished uploads; everything below it if the name ends with a slash
     SQS_QUEUE = "sqs_queue"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leftover:
-    """One thing outside, by name: enough to find and remove it after a crash, with no other knowledge."""
+    """One thing created outside this process: enough to find and remove it after a crash."""
 
     kind: LeftoverKind
-    service: str  # which configured client reaches it: an operation's name
+    service: str  # the name of the operation whose configured client reaches it
     container: str  # the bucket; the region of a queue
     name: str  # the key, the prefix of keys, or the queue's name
-    # Where that is, as the daemon's own journal says it; None: wherever it is configured now.
+    # Where it is, as the daemon's journal records it; None: as configured now.
     region: str | None = None
     endpoint_url: str | None = None  # "" is AWS's own
-    machine: str | None = None  # that made it
+    machine: str | None = None  # the machine that created it
 
     @property
     def place(self) -> tuple[LeftoverKind, str, str | None, str | None]:
-        """What it shares with all that is reached together with it."""
+        """What it has in common with everything that is reached by the same client and container."""
         return self.kind, self.container, self.region, self.endpoint_url
 
 
 class Journal(Protocol):
-    """The book of leftovers: written durably before a thing is created, struck out after it is gone."""
+    """The journal of leftovers: entries are durable before a thing is created, and struck out once it is gone."""
 
     async def record(self, leftover: Leftover) -> None:
-        """Return only when the entry would survive `kill -9`. Twice is once."""
+        """Record a thing; on return the entry would survive `kill -9`. Recording it again changes nothing."""
         ...
 
     async def strike(self, leftover: Leftover) -> None:
-        """The thing is gone."""
+        """Strike out a thing that is gone."""
         ...
 
     async def abandon(self, leftover: Leftover) -> None:
-        """Nobody uses it any more; if it was not struck by now, it is left behind."""
+        """Nobody uses it any more: unless it was struck out, it is left behind."""
         ...
 
     async def open_entries(self) -> list[Leftover]:
-        """What may still be there, in use or left behind."""
+        """Everything that may still exist, in use or left behind."""
         ...
 
 
 class NoJournal:
-    """For what is removed at its end, or found by its name: nothing is written down."""
+    """Records nothing: for things that are removed at their end, or can be found by name."""
 
     async def record(self, leftover: Leftover) -> None: ...
 

@@ -1,4 +1,4 @@
-"""Knows how what lies in a bucket is removed fast and whole: in batches, or side by side where a store has none."""
+"""Knows how objects and uploads are removed from a bucket, fast and completely: in batches, or in parallel."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from penstock.probes.outside import (
     page_count,
 )
 
-MULTIPART_NAME = "object"  # of the one key of a run that is uploaded in parts
-REQUEST_COUNT_AT_ONCE_MAX = 16  # of those for a single thing: nearly as fast as a batch, and gentle
-# Seconds before what the store wanted later is asked again, one after another.
+MULTIPART_NAME = "object"  # of a run's one key that is uploaded in parts
+REQUEST_COUNT_AT_ONCE_MAX = 16  # single deletions in parallel: nearly as fast as a batch, and gentle
+# Pauses in seconds before a throttled request is made again, one after another.
 PATIENCE = (0.25, 0.5, 1.0, 2.0)
 
 ResultT = TypeVar("ResultT")
 
 
 class Removal:
-    """What is removed from one bucket. Each method tries everything, and raises the first RequestError after that.
+    """Removes things from one bucket. Each method tries everything, and then raises the first RequestError.
 
-    What is gone already is no trouble, whoever removed it. A probe asks once, for what it may spend is reserved; a
-    sweep has patience with a store that takes few requests.
+    Things that are gone already are no error. A probe does not retry, because its cost is limited by what it reserved;
+    a sweep has patience with a store that throttles.
     """
 
     def __init__(self, store: ObjectStore, bucket: str, *, patience: Sequence[float] = ()) -> None:
@@ -37,18 +37,18 @@ class Removal:
         self._bucket = bucket
         self._patience = patience
         self._room = asyncio.Semaphore(REQUEST_COUNT_AT_ONCE_MAX)
-        self._turn = asyncio.Lock()  # of what is asked again
+        self._turn = asyncio.Lock()  # of requests that are retried
         self.request_count = 0
-        self.listing_count = 0  # of these; nothing else of it costs money
+        self.listing_count = 0  # part of the above; only listings cost money
 
     async def clear(self, name: str) -> int:
-        """A key with its unfinished uploads, or a whole run when the name ends in a slash; how many there were."""
+        """Remove a key with its unfinished uploads, or a whole run if the name ends with a slash; returns the count."""
         is_run = name.endswith("/")
         counts = await all_tried(
             self.abort_uploads(name + MULTIPART_NAME if is_run else name),
             self._delete_found(name, is_run=is_run),
         )
-        await self._delete_one(name)  # what keeps versions lists none of those whose deletion was broken off
+        await self._delete_one(name)  # old versions, after an interrupted deletion: listings do not show them
         return sum(counts)
 
     async def keys_below(self, prefix: str) -> list[str]:
@@ -57,7 +57,7 @@ class Removal:
         return [*objects, *(key for key, _ in uploads)]
 
     async def abort_uploads(self, key: str) -> int:
-        """Unfinished uploads of exactly this key: some stores list them by nothing less. How many there were."""
+        """Abort unfinished uploads of exactly this key, as some stores list by whole keys only; returns the count."""
         with contextlib.suppress(Missing):  # the bucket is gone, and everything with it
             listed = await self._list(lambda: self._store.list_multipart_uploads(self._bucket, key))
             found = [upload_id for listed_key, upload_id in listed if listed_key == key]
@@ -84,7 +84,7 @@ class Removal:
         return 0
 
     async def _delete_batch(self, keys: Sequence[str]) -> None:
-        """By one request; what is refused for whatever reason, key by key."""
+        """Delete by one request; key by key if that is refused for any reason."""
         if len(keys) > 1:
             with contextlib.suppress(Refused):
                 with contextlib.suppress(Missing):
@@ -110,7 +110,7 @@ class Removal:
         return listed
 
     async def _ask(self, request: Callable[[], Awaitable[ResultT]]) -> ResultT:
-        """One request, and again after each pause while the store wants fewer. Raises RequestError."""
+        """Make a request, and again after each pause while it is throttled. Raises RequestError."""
         try:
             async with self._room:
                 self.request_count += 1
@@ -125,12 +125,12 @@ class Removal:
                     return await request()
                 except Throttled as throttled:
                     trouble = throttled
-            self._patience = ()  # whoever waits for a turn would wait in vain
+            self._patience = ()  # the others that wait for their turn would retry in vain, too
         raise trouble
 
 
 async def all_tried(*attempts: Coroutine[Any, Any, ResultT]) -> list[ResultT]:
-    """All of them side by side to their ends; then what they returned, or the first of their RequestErrors."""
+    """Run all of them in parallel to their ends; returns their results, or raises the first error."""
     outcomes = await asyncio.gather(*attempts, return_exceptions=True)
     for outcome in outcomes:
         if isinstance(outcome, BaseException):

@@ -1,7 +1,7 @@
-"""Knows how hosts that read one object tell each other that they do: by a small key of each beside it.
+"""Knows how hosts that read the same object tell each other: each puts a small object, its sign, beside it.
 
-Whoever uses it writes its key anew; a key that nobody wrote for days is of a host that is no more. So what somebody
-reads stays, whoever put it, and who leaves last removes it.
+A host that uses the object renews its sign; a sign that was not renewed for days is of a host that is gone. So an
+object stays as long as any host reads it, whichever host put it, and the last one to leave removes it.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from collections.abc import Collection
 from penstock.probes.outside import ObjectStore
 
 SIGN = "used-by-"
-SIGNED_SECONDS = 8 * 3600.0  # from then on it is written anew
-UNUSED_SECONDS = 3 * 86_400.0  # a tight budget may leave days between two probes
+SIGNED_SECONDS = 8 * 3600.0  # the age at which a sign is renewed
+UNUSED_SECONDS = 3 * 86_400.0  # older signs do not count; a tight budget may leave days between two probes
 
 
 def is_sign(key: str) -> bool:
-    """Whether this is such a key."""
+    """Whether this is the key of a sign."""
     return key.rpartition("/")[2].startswith(SIGN)
 
 
 async def is_used(store: ObjectStore, bucket: str, run: str, *, besides: Collection[str]) -> bool:
-    """Whether anybody reads what lies in this run, by one listing; `besides` are keys that tell of nobody else.
+    """Whether any other host reads the object of this run, by one listing; signs in `besides` do not count.
 
     Raises RequestError.
     """

@@ -1,4 +1,4 @@
-"""Knows the benchmarks by name: `python -m bench [--long] [--seed N] [NAME ...]` runs all of them, or those named."""
+"""Knows the benchmarks by name: `python -m bench [--long] [--seed N] [NAME ...]` runs the named ones, or all."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from inspect import signature
 from typing import Any
 
-# name -> module with `run(*, long: bool) -> dict`, or as it is called there, and `seeds` where worlds are fresh.
+# Module with `run(*, long: bool) -> dict`, or `module:function`; it takes `seeds`, too, where worlds are fresh.
 BENCHMARKS = {
     "s3-upload": "bench.harness",
     "s3-download": "bench.harness:run_downloads",
@@ -43,7 +43,7 @@ BENCHMARKS = {
 
 
 def main() -> None:
-    """Run what was asked, one after another."""
+    """Run the requested benchmarks, one after another."""
     parser = argparse.ArgumentParser(prog="python -m bench", description="Run the benchmarks.")
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help=f"any of: {', '.join(BENCHMARKS)} (default: all)"
@@ -62,7 +62,7 @@ def main() -> None:
         parser.error(
             f"no benchmark is called {', '.join(sorted(unknown))}; there are: {', '.join(BENCHMARKS)}"
         )
-    # Before NumPy: unpinned it is several times slower on a busy host.
+    # Before NumPy is imported: with several threads it is several times slower on a busy host.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     runs = {name: _called(name) for name in arguments.names or BENCHMARKS}
     seeds = {"seeds": arguments.seed} if arguments.seed else {}

@@ -1,8 +1,8 @@
-"""Knows the links that were fitted to published measurements, and by how much those of modern hosts miss theirs.
+"""Knows the links that were fitted to published measurements, and the errors of those of modern hosts.
 
-The five studies are run again by `penstock measure`, in the lab's own worlds; the judge keeps links of its own.
+`penstock measure` repeats the five studies in the lab's own worlds; the judge keeps links of its own.
 
-`tests/unit/bench/test_surfaces.py` holds every figure to its error.
+`tests/unit/bench/test_surfaces.py` checks every figure against its tolerance.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from penstock.units import KiB, MiB
 
 MB = 1e6
 
-# Fitted by least squares on logarithms; what is not fitted is from the text of the same source.
+# Fitted by least squares on logarithms; all other values come from the text of the same source.
 HDD = Link(
     rtt_seconds=0.09,
     service_seconds=0.08,
@@ -50,7 +50,7 @@ SURGE = Link(
     core_count=1,
     cpu_seconds_per_byte=0.02e-6,
 )
-COLD_READS = replace(  # of 2007: a read of a mebibyte waited for the disk of the service
+COLD_READS = replace(  # of 2007: a read of a mebibyte waited for the service's disk
     SURGE, service_seconds=0.9, connection_bytes_per_second=16.5 * MB, contention=0.0
 )
 COLO_HTTPS = Link(
@@ -154,7 +154,7 @@ NIXL = Link(
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """One published figure and what the calibrated link computes for it."""
+    """One published figure, and the calibrated link's value for it."""
 
     link: str
     quantity: str
@@ -164,12 +164,12 @@ class Anchor:
 
     @property
     def error(self) -> float:
-        """Relative."""
+        """The relative error."""
         return self.computed / self.measured - 1.0
 
 
 def anchors() -> list[Anchor]:
-    """Every figure that the surface of a modern host stands on."""
+    """Every figure on which the surfaces of modern hosts are based."""
 
     def steady(link: Link, n: float, size: float) -> float:
         return float(part_rate(link, np.array([n]), np.array([size]), cold=False)[0][0]) * size

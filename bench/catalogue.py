@@ -1,7 +1,7 @@
-"""Knows the forty-eight surfaces of uploads of the judge, which half a tuner may be developed on, and the pairs and changes.
+"""Knows the judge's forty-eight upload surfaces, which half of them is for development, and the pairs and changes.
 
-Groups are shaped after: published tables (`calibrated`), hosts as they are sold today with each trouble in turn
-(`generic`), ceilings that are reached early (`flat`), and shapes that no law of uploads would give (`off-model`).
+The groups: published tables (`calibrated`), today's hosts with each trouble in turn (`generic`), ceilings that are
+reached early (`flat`), and shapes that no law of uploads would give (`off-model`).
 """
 
 # ruff: noqa: E501  (the rows of its tables are read across)
@@ -27,7 +27,7 @@ SPLIT_SEED = 20261121
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """The field of a link: the judge's own simulation."""
+    """The field of a link, by the judge's own simulation."""
 
     link: Link
     object_size_bytes: int
@@ -38,7 +38,7 @@ class Upload:
 
 
 class Download(Upload):
-    """The same of a download."""
+    """The same for downloads."""
 
     def __call__(self, thread_count: Array, range_size_bytes: Array) -> Flow:
         """Noise-free flows."""
@@ -51,7 +51,7 @@ def noise(cv_few: float, cv_many: float, dips: float, *, slow_sigma: float = 0.0
 
 
 def uploading(name: str, group: Group, link: Link, size: int, chance: Noise, **rest: Any) -> Surface:
-    """A surface of the simulation. A link's memory limit is told to the tuner."""
+    """A surface of the simulation. The tuner is told the link's memory limit."""
     known = int(link.memory_bytes) if np.isfinite(link.memory_bytes) else None
     fields = {"memory_bytes_max": known, **rest}
     return Surface(
@@ -60,13 +60,13 @@ def uploading(name: str, group: Group, link: Link, size: int, chance: Noise, **r
 
 
 def downloading(name: str, group: Group, link: Link, size: int, chance: Noise, **rest: Any) -> Surface:
-    """The same of downloads."""
+    """The same for downloads."""
     surface = uploading(name, group, link, size, chance, **rest)
     return replace(surface, field=Download(link, size), transfer=DOWNLOADING)
 
 
 def halved(everything: list[Surface]) -> tuple[Surface, ...]:
-    """Each marked for development or held out: half of each group, by a fixed seed."""
+    """The surfaces, half of each group marked as held out by a fixed seed."""
     held_out: set[str] = set()
     for index, group in enumerate(Group):
         names = [s.name for s in everything if s.group is group]
@@ -78,7 +78,7 @@ def halved(everything: list[Surface]) -> tuple[Surface, ...]:
 
 
 def varied(surface: Surface) -> Surface:
-    """Its own pace and service time, a third up or down: no table of constants describes a place exactly."""
+    """With a random pace and service time, by about a third up or down: no table describes a place exactly."""
     if not isinstance(surface.field, Upload):
         raise TypeError(f"{surface.name} has no link whose pace could vary")
     pace, service = np.random.default_rng([SPLIT_SEED, *map(ord, surface.name)]).lognormal(0.0, 0.3, 2)
@@ -92,7 +92,7 @@ def varied(surface: Surface) -> Surface:
 
 
 def by_name(name: str) -> Surface:
-    """A surface of uploads."""
+    """An upload surface by its name."""
     return next(s for s in UPLOADS.surfaces if s.name == name)
 
 
@@ -123,7 +123,7 @@ def _calibrated() -> list[Surface]:
 IN_REGION = Link(
     rtt_seconds=0.001,
     service_seconds=0.024,
-    connection_bytes_per_second=26 * MB,  # 20 to 35 are reported: the middle, not what a prior would say
+    connection_bytes_per_second=26 * MB,  # 20 to 35 are reported; this is the middle, not a prior's value
     nic_bytes_per_second=1.19e9,
     burstiness=0.3,
     cpu_seconds_per_request=0.0005,
@@ -207,7 +207,7 @@ def _off_model() -> list[Surface]:
 
 
 def off(name: str, size: int, field: Field, chance: Noise, **rest: Any) -> Surface:
-    """A surface of another kind."""
+    """A surface of the off-model group."""
     field = of_the_busy(field, size)
     return Surface(
         name=name, group=Group.OFF_MODEL, object_size_bytes=size, field=field, noise=chance, **rest
@@ -215,7 +215,7 @@ def off(name: str, size: int, field: Field, chance: Noise, **rest: Any) -> Surfa
 
 
 def of_the_busy(inner: Field, size: int) -> Field:
-    """A thread without a part to send changes nothing."""
+    """Threads without a part to send change nothing."""
 
     def field(n: Array, s: Array) -> Flow:
         return inner(np.minimum(n, np.ceil(size / s)), s)
@@ -224,7 +224,7 @@ def of_the_busy(inner: Field, size: int) -> Field:
 
 
 def flow_of(object_size_bytes: int, n: Array, s: Array, throughput: Array) -> Flow:
-    """What Little's law says of parts where nothing else is known: connections are busy for nearly all the time."""
+    """Part times by Little's law if nothing else is known: connections are busy for nearly all the time."""
     parts = np.ceil(object_size_bytes / s)
     part_seconds = 0.95 * np.minimum(n, parts) * object_size_bytes / throughput / parts
     none, unknown = np.zeros_like(throughput), np.full_like(throughput, np.nan)
@@ -234,7 +234,7 @@ def flow_of(object_size_bytes: int, n: Array, s: Array, throughput: Array) -> Fl
 def two_humps(
     size: int, low: float, high: float, heights: Sequence[float] | Array, best: float = 24 * MiB
 ) -> Field:
-    """Two good thread counts with a valley between; a mild best part size."""
+    """Two good thread counts with a valley between them; a mild best part size."""
 
     def field(n: Array, s: Array) -> Flow:
         humps = heights[0] * np.exp(-(np.log2(n / low) ** 2) / 1.6)
@@ -291,17 +291,17 @@ def resonating(inner: Field, depth: float) -> Field:
 
 
 class Neighbour(StrEnum):
-    """What a warm start has in common with its source."""
+    """What a warm start shares with its source."""
 
     SIZE = "size"
     INSTANCE = "instance"
     REGION = "region"
-    WRONG = "wrong"  # said to be a neighbour, and is none
+    WRONG = "wrong"  # called a neighbour, but is none
 
 
 @dataclass(frozen=True, slots=True)
 class WarmPair:
-    """Observations of `source` are handed over before the first probe of `target`."""
+    """The tuner is given observations of `source` before its first probe of `target`."""
 
     name: str
     kind: Neighbour
@@ -320,7 +320,7 @@ def _of(make: Make, name: str, row: tuple[Link, int, str, str], chance: Noise) -
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """The surface before, and after twenty probes; the same place to the tuner."""
+    """The surface before, and after twenty probes; to the tuner it is the same place."""
 
     name: str
     before: Surface
@@ -340,12 +340,12 @@ CHANGES: dict[str, Change] = {
 
 @dataclass(frozen=True)
 class Suite:
-    """All places of one direction: near and far hosts, and the surfaces by their groups."""
+    """All places of one direction: near and far hosts, and the surfaces by group."""
 
     near: Link
     far: Link
     make: Make
-    groups: Callable[[], tuple[list[Surface], ...]]  # calibrated, generic, flat, off the model
+    groups: Callable[[], tuple[list[Surface], ...]]  # calibrated, generic, flat, off-model
 
     @cached_property
     def surfaces(self) -> tuple[Surface, ...]:
@@ -388,7 +388,7 @@ class Suite:
 
     @cached_property
     def drifts(self) -> tuple[Drift, ...]:
-        """Six changes of each of three hosts."""
+        """Six changes on each of three hosts."""
         near, far, make = self.near, self.far, self.make
         hosts = {
             "near": (near, GiB),
@@ -411,7 +411,7 @@ class Suite:
 
     @cached_property
     def steady(self) -> tuple[Surface, ...]:
-        """Where nothing changes for two hundred probes: every alarm is false."""
+        """Places where nothing changes for two hundred probes: every alarm is false."""
         near, far, make = self.near, self.far, self.make
         return (
             self.drifts[0].before,

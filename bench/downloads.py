@@ -1,4 +1,4 @@
-"""Knows the surfaces of downloads, shaped as those of uploads in `catalogue`: reading has its own links and its own troubles.
+"""Knows the download surfaces, built like the upload surfaces in `catalogue`, with links and troubles of their own.
 
 `python -m bench s3-download` judges the tuners on them.
 """

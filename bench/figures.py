@@ -1,4 +1,4 @@
-"""Knows what a benchmark concludes: figures, what each should be, and the statistics that they are made of."""
+"""Knows what a benchmark concludes: figures, their targets, and the statistics they are computed from."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measured number and what it should be."""
+    """One measured number and its target."""
 
     name: str
     value: float | None
@@ -21,7 +21,7 @@ class Figure:
 
     @property
     def verdict(self) -> str:
-        """pass, MISS, or why there is none."""
+        """One of "pass", "MISS" and "not measured"."""
         if self.value is None or not np.isfinite(self.value):
             return "not measured"
         above, below = (
@@ -31,7 +31,7 @@ class Figure:
         return "pass" if above and below else "MISS"
 
     def line(self) -> str:
-        """For the table."""
+        """A line of the table."""
         value = "-" if self.value is None else f"{self.value:.2f}{self.unit}"
         bounds = [
             f">= {self.low:g}" if self.low is not None else "",
@@ -40,22 +40,22 @@ class Figure:
         return f"{self.name:68s} {value:>9s}  {' and '.join(b for b in bounds if b):18s} {self.verdict}"
 
     def document(self) -> dict[str, Any]:
-        """With its verdict."""
+        """The figure with its verdict."""
         return {**asdict(self), "verdict": self.verdict}
 
 
 def mean(values: Sequence[float]) -> float | None:
-    """None where there are none."""
+    """The mean; None without values."""
     return float(np.mean(values)) if values else None
 
 
 def quantile(values: Sequence[float], q: float) -> float | None:
-    """None where there are none."""
+    """The quantile; None without values."""
     return float(np.quantile(values, q)) if values else None
 
 
 def median(values: Sequence[float]) -> float | None:
-    """None where there are none."""
+    """The median; None without values."""
     return quantile(values, 0.5)
 
 
@@ -70,7 +70,7 @@ _STATISTICS: Mapping[str, Callable[[Sequence[float]], float | None]] = {
 def at_most(
     name: str, values: Sequence[float], unit: str = "", suffix: str = "", **bounds: float | None
 ) -> list[Figure]:
-    """A figure for each statistic that is named, and what it should not exceed."""
+    """A figure for each named statistic, with the most that it should be."""
     return [
         Figure(f"{name}, {statistic}{suffix}", _STATISTICS[statistic](values), high=bound, unit=unit)
         for statistic, bound in bounds.items()
@@ -78,7 +78,7 @@ def at_most(
 
 
 def held(rows: Mapping[str, tuple[float, float]]) -> dict[str, dict[str, Any]]:
-    """What was reached, what it should be at most, and whether it is; printed as well."""
+    """What was reached, the most that it should be, and whether it is met; also printed."""
     found = {
         name: {"reached": reached, "target_max": most, "is_met": reached <= most}
         for name, (reached, most) in rows.items()

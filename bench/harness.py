@@ -1,8 +1,7 @@
 """Knows how tuners are judged on S3 uploads and downloads: the runs, spread over two processes, and their raw rows.
 
-Each run is a job named by plain values, so that any process can carry it out; what the rows mean is in
-`bench.verdict`. `run(long=...)` is what the table of benchmarks calls; `python -m bench.harness [--long] TUNER ...`
-judges the named tuners alone.
+Each run is a job of plain values, so that any process can carry it out; `bench.verdict` interprets the rows. The table
+of benchmarks calls `run(long=...)`; `python -m bench.harness [--long] TUNER ...` judges only the named tuners.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ COVERAGE_SETTINGS = 10
 FIT_OBSERVATIONS = 100
 FIT_SEEDS = 4
 FIT_REPEATS = 5
-SLOW = {OWN, "penstock-peak", RIVAL, "optuna-tpe"}  # a probe of these costs milliseconds of thinking
+SLOW = {OWN, "penstock-peak", RIVAL, "optuna-tpe"}  # these compute for milliseconds per probe
 RULES = {"boto3-default", "crt-rule", "aws-87.5-rule", "s3fs-blocks"}
 
 
@@ -45,7 +44,7 @@ SUITES = {"s3_upload": UPLOADS, "s3_download": DOWNLOADS}  # by operation
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run: what kind, who, on which row of its kind's table, with which chance."""
+    """One run: its kind, its tuner, the row of its kind's table, and the seed."""
 
     kind: str  # "cold", "warm", "drift", "steady"
     tuner: str
@@ -56,7 +55,7 @@ class Job:
 
     @property
     def suite(self) -> Suite:
-        """Where its surfaces are."""
+        """The suite with its surfaces."""
         return SUITES[self.operation]
 
 
@@ -69,7 +68,7 @@ def run(
 ) -> dict[str, Any]:
     """Carry out every job (of the named tuners), print the verdict, and keep rows and verdict under `results/`.
 
-    Each of the `seeds` is the first of chance: a form takes so many from there.
+    A form uses as many seeds as it needs, counting from each of `seeds`.
     """
     began, form = perf_counter(), LONG if long else SHORT
     rows = carried_out(perform, [job for seed in seeds for job in jobs(form, names, operation, seed)])
@@ -93,15 +92,15 @@ run_downloads = partial(run, operation="s3_download")
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How many seeds of each kind of run: seven minutes of one processor, or as long as it takes."""
+    """How many seeds each kind of run has: seven minutes of one processor, or as long as it takes."""
 
     cold_seeds: int
-    cold_seeds_cheap: int  # of tuners that think for less than a millisecond
+    cold_seeds_cheap: int  # for tuners that compute for less than a millisecond
     warm_seeds: int
     drift_seeds: int
     drift_hosts: int
     steady_surfaces: int
-    steady_probes: int  # a fit grows with what it is made of
+    steady_probes: int  # limited, because a fit's cost grows with its observations
     rival_drifts: bool
 
 
@@ -130,7 +129,7 @@ LONG = Form(
 def jobs(
     form: Form, names: Collection[str] | None = None, operation: str = "s3_upload", seed: int = 0
 ) -> list[Job]:
-    """Every run of a form, with chance from this seed on; the longest first, so that both processes end together."""
+    """Every run of a form, counting seeds from this one; the longest first, so that both processes end together."""
     suite = SUITES[operation]
     present = [name for name in tuners(operation) if names is None or name in names]
     found: list[Job] = []
@@ -170,7 +169,7 @@ def jobs(
 
 def _cold_seeds(form: Form, name: str) -> int:
     if name in RULES:
-        return 1  # a rule does not listen
+        return 1  # a rule does not learn
     return form.cold_seeds if name in SLOW else form.cold_seeds_cheap
 
 
@@ -190,7 +189,7 @@ def _steady(job: Job) -> Row:
 
 
 def _alone(job: Job, surface: Surface, count: int) -> Row:
-    """With nothing known before, on a place that does not change."""
+    """A cold start on a place that does not change."""
     tuner = tuners(job.operation)[job.tuner](surface.description)
     row = _row(job, surface.name, surface)
     _probe(row, tuner, Session(surface, job.seed), surface, count)
@@ -203,7 +202,7 @@ def _warm(job: Job) -> Row:
     row = _row(job, pair.name, pair.target)
     row.neighbour = pair.kind
     if job.kind == "warm":
-        assert isinstance(tuner, PenstockTuner)  # noqa: S101  # nobody else starts from a neighbour
+        assert isinstance(tuner, PenstockTuner)  # noqa: S101  # the only one that starts from a neighbour
         tuner.warm(prior_observations(pair.source, job.seed), pair.source.description)
     count = COLD_PROBES if pair.kind is Neighbour.WRONG else WARM_PROBES
     _probe(row, tuner, Session(pair.target, job.seed), pair.target, count)
@@ -211,7 +210,7 @@ def _warm(job: Job) -> Row:
 
 
 def prior_observations(surface: Surface, seed: int) -> list[Any]:
-    """Twenty probes of a neighbour: powers of four of the threads, random ones, and the area of its optimum."""
+    """Twenty probes of a neighbour: powers of four of the threads, random ones, and some around its optimum."""
     session, limits, best = Session(surface, seed + 1000), surface.limits, surface.optimum.setting
     rng = np.random.default_rng([seed, 7])
     settings = [limits.clip(n, 16 * MiB) for n in (4, 16, 64, 256)]
@@ -270,7 +269,7 @@ def _probe(row: Row, tuner: Tuner, session: Session, surface: Surface, count: in
         row.connection_ratios.append(surface.connections(advised) / surface.optimum.n95)
         row.seconds.append(session.seconds)
         row.bytes.append(session.bytes)
-        if isinstance(tuner, PenstockTuner):  # which alone says how sure it is, and that a place has changed
+        if isinstance(tuner, PenstockTuner):  # the only one that states intervals and detects changes
             if tuner.has_drifted():
                 row.alarms.append(session.probe_count)
             if row.kind == "cold" and session.probe_count in COVERAGE_AT:
@@ -279,7 +278,7 @@ def _probe(row: Row, tuner: Tuner, session: Session, surface: Surface, count: in
 
 
 def _check_intervals(row: Row, tuner: PenstockTuner, surface: Surface, probe_count: int) -> None:
-    """One future measurement at each of ten random settings: inside its interval or not."""
+    """Whether the interval holds one future measurement, at each of ten random settings."""
     rng = np.random.default_rng([row.seed, probe_count, 99])
     covered, widths = [], []
     for _ in range(COVERAGE_SETTINGS):
@@ -291,12 +290,12 @@ def _check_intervals(row: Row, tuner: PenstockTuner, surface: Surface, probe_cou
 
 
 def fit_seconds(surfaces: Sequence[Surface]) -> list[float]:
-    """CPU time of a fit of a hundred observations, calm places and noisy ones, while nothing else runs."""
+    """CPU time of fits of a hundred observations, on calm and noisy places, while nothing else runs."""
     return [_fit_seconds(surface, seed) for surface in surfaces for seed in range(FIT_SEEDS)]
 
 
 def _fit_seconds(surface: Surface, seed: int) -> float:
-    """The least of a few, so that it is the fit's and not the machine's; half of what is measured is the optimum."""
+    """The least of a few, to exclude the machine's noise; half of the observations are at the optimum."""
     session, rng = Session(surface, seed), np.random.default_rng(seed)
     settings = [
         surface.optimum.setting if rng.random() < 0.5 else random_setting(surface, rng)
@@ -312,7 +311,7 @@ def _fit_seconds(surface: Surface, seed: int) -> float:
 
 
 def probing_of_the_grid(surfaces: Sequence[Surface]) -> dict[str, GridCost]:
-    """By surface: the full factorial of powers of two of threads and, where they can be chosen, of part sizes."""
+    """By surface: the cost of a full factorial of powers of two of threads and, where variable, of part sizes."""
     return {surface.name: _grid_cost(surface) for surface in surfaces}
 
 
@@ -328,7 +327,7 @@ def _grid_cost(surface: Surface) -> GridCost:
 
 
 def oracle(surface: Surface, bargain: Bargain) -> tuple[float, float]:
-    """What the rule advises to one who knows the curve: the share of the best, and connections over those needed."""
+    """The rule's advice if the curve is known: the share of the best, and connections over those needed."""
     n, s = surface.grid
     share = surface.field(n, s).throughput / surface.optimum.bytes_per_second
     connections = np.minimum(n, np.ceil(surface.object_size_bytes / s))
@@ -337,7 +336,7 @@ def oracle(surface: Surface, bargain: Bargain) -> tuple[float, float]:
 
 
 def oracles(surfaces: Sequence[Surface]) -> dict[str, dict[str, float]]:
-    """By group, what the rule gives up and takes where everything is known: no tuner that follows it does better."""
+    """By group, what the rule gives up and takes if everything is known: no tuner that follows it can do better."""
     found = {}
     for group in dict.fromkeys(surface.group for surface in surfaces):
         shares, ratios = np.array([oracle(each, BARGAIN) for each in surfaces if each.group == group]).T

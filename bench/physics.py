@@ -1,14 +1,14 @@
 """Knows how the judge computes an upload: a closed network of stations, solved for its throughput, wave by wave.
 
-This is deliberately not the law that the product fits. There a soft minimum joins ceilings; here
-connections queue: the rate X of parts solves
+Deliberately, this is not the law that the product fits, where a soft minimum joins ceilings. Here connections queue:
+the rate X of parts solves
 
     X * (Z + sum_i W_i(X)) = n,    W_i = D_i * g v U_i / (1 - v U_i),    U_i = X D_i <= 1
 
-where Z is the time of a part without rivals (round trips, service, pacing, client CPU), D_i what a part asks
-of a shared station (NIC, CPU, disk), v the burstiness and g how many parts come in one gust: v = 0 makes the
-knee hard, gusts make it soft also where connections are many. An upload is its first wave on cold
-connections, full waves, a last wave that may be almost empty, and the wait for its slowest part.
+where Z is the time of a part without rivals (round trips, service, pacing, client CPU), D_i the demand of a part on a
+shared station (NIC, CPU, disk), v the burstiness and g the number of parts in one gust: v = 0 makes the knee hard;
+gusts make it soft also with many connections. An upload is its first wave on cold connections, full waves, a last wave
+that may be almost empty, and the wait for its slowest part.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 Array = NDArray[np.float64]
 
 SEGMENT_BYTES = 14_600  # ten segments: the first congestion window
-SWAPPING = 0.03  # what is left of the throughput past the memory limit
+SWAPPING = 0.03  # the fraction of throughput left beyond the memory limit
 BISECTIONS = 36
 
 
@@ -31,51 +31,51 @@ class Link:
     """A host, its path to the service, and the service."""
 
     rtt_seconds: float
-    service_seconds: float  # what the service takes for a part, whatever its size
-    connection_bytes_per_second: float  # how fast the service lets one connection go
+    service_seconds: float  # the service's time for a part, whatever its size
+    connection_bytes_per_second: float  # the service's limit on one connection
     nic_bytes_per_second: float
     window_bytes: float = inf
     burstiness: float = 0.3
     gust_part_count: float = 1.0
     setup_round_trips: float = 3.0  # TCP and TLS
     keeps_connections: bool = True
-    contention: float = 0.0  # universal scalability law: on the time of a part
-    coherency: float = 0.0  # and on what a part takes besides moving its bytes
+    contention: float = 0.0  # universal scalability law: grows the time of a part
+    coherency: float = 0.0  # grows the part's time besides moving its bytes
     core_count: float = 16.0
     cpu_seconds_per_request: float = 0.0
     cpu_seconds_per_byte: float = 0.0
-    switch_fraction: float = 0.0  # extra CPU per connection beyond one a core
+    switch_fraction: float = 0.0  # extra CPU per connection beyond one per core
     disk_bytes_per_second: float = inf
     seek_fraction: float = 0.0  # extra disk time per additional reader
-    overload_slack: float = 2.0  # demand over NIC capacity where losses begin
+    overload_slack: float = 2.0  # demand over NIC capacity at which losses begin
     overload_loss: float = 0.0
-    request_rate_max: float = inf  # where 503 begins
+    request_rate_max: float = inf  # above it, 503s begin
     retry_loss: float = 0.6
     memory_bytes: float = inf
     create_seconds: float = 0.05
     complete_seconds: float = 0.10
     complete_seconds_per_part: float = 0.0005
     mixing: float = 0.5  # how far waves have dissolved into a steady flow
-    # How unequal parts are: the last of a wave is late by so much of a part's own time.
+    # How unequal parts are: the last of a wave is late by this fraction of a part's own time.
     straggle: float = 0.12
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What an upload does, noise-free, for arrays of settings."""
+    """What an upload does without noise, for arrays of settings."""
 
     throughput: Array  # bytes per second of the whole upload
     part_seconds: Array  # mean time of one part
     throttled_fraction: Array  # of the requests
     cpu_fraction: Array  # of one core
     cpu_demand_fraction: Array  # of all cores that the client has
-    steady_throughput: Array  # bytes per second while every connection is busy; NaN where nobody could know
+    steady_throughput: Array  # bytes per second while every connection is busy; NaN if unknowable
     create_seconds: Array  # the requests around the parts; NaN where there are none
     complete_seconds: Array
-    first_byte_seconds: Array  # of one request; NaN where nobody could know
+    first_byte_seconds: Array  # of one request; NaN if unknowable
 
     def times(self, factor: ArrayLike) -> Flow:
-        """Faster or slower by a factor for each setting, the same law otherwise."""
+        """The same law, faster or slower by a factor for each setting."""
         by = np.asarray(factor, float)
         return replace(
             self,
@@ -123,7 +123,7 @@ def upload(link: Link, object_size_bytes: int, thread_count: ArrayLike, part_siz
 def download(
     link: Link, object_size_bytes: int, thread_count: ArrayLike, range_size_bytes: ArrayLike
 ) -> Flow:
-    """One object in ranges: as an upload, but that nothing is created or completed, and the first byte is seen."""
+    """One object in ranges: like an upload, but nothing is created or completed, and the first byte is seen."""
     nothing = replace(link, create_seconds=0.0, complete_seconds=0.0, complete_seconds_per_part=0.0)
     flow = upload(nothing, object_size_bytes, thread_count, range_size_bytes)
     n, s = np.broadcast_arrays(np.asarray(thread_count, float), np.asarray(range_size_bytes, float))
@@ -137,7 +137,7 @@ def download(
 
 
 def many(link: Link, count: ArrayLike, thread_count: ArrayLike, object_size_bytes: ArrayLike) -> Array:
-    """Bytes per second of `count` whole objects, each one request, as the published tables measured."""
+    """Bytes per second of `count` whole objects, each in one request, as the published tables measured them."""
     n, s, k = np.broadcast_arrays(*(np.asarray(a, float) for a in (thread_count, object_size_bytes, count)))
     return np.asarray(k * s / _waves(link, n, s, k, s).seconds)
 
@@ -152,7 +152,7 @@ class _Waves:
 
 
 def _waves(link: Link, n: Array, s: Array, k: Array, last_size: Array) -> _Waves:
-    """What k parts over n connections take."""
+    """The time of k parts over n connections."""
     c = np.minimum(n, k)
     cold, throttled = part_rate(link, c, np.where(k == 1, last_size, s), cold=True)
     warm, throttled_warm = (
@@ -176,7 +176,7 @@ def _waves(link: Link, n: Array, s: Array, k: Array, last_size: Array) -> _Waves
 
 
 def part_rate(link: Link, n: Array, s: Array, *, cold: bool) -> tuple[Array, Array]:
-    """Parts per second with n connections busy, and the fraction of requests that is throttled."""
+    """Parts per second with n connections busy, and the fraction of throttled requests."""
     alone = _alone_seconds(link, n, s, cold=cold)
     demands = _demands(link, n, s, alone)
     low, high = np.zeros_like(alone), np.minimum(n / alone, 1.0 / np.max(demands, axis=0))
@@ -206,7 +206,7 @@ def _alone_seconds(link: Link, n: Array, s: Array, *, cold: bool) -> Array:
 
 
 def _demands(link: Link, n: Array, s: Array, alone: Array) -> Array:
-    """Seconds that a part asks of the NIC, the CPU and the disk."""
+    """Seconds of NIC, CPU and disk that a part needs."""
     overload = n * s / alone / link.nic_bytes_per_second
     lossy = 1.0 + link.overload_loss * np.maximum(overload - link.overload_slack, 0.0)
     nic = s / link.nic_bytes_per_second * lossy

@@ -1,4 +1,4 @@
-"""Knows where the figures of a benchmark are kept."""
+"""Knows where a benchmark's figures are kept."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ FOLDER = Path(__file__).parent / "results"
 
 
 def keep(name: str, found: Any) -> None:  # anything that JSON can say
-    """As `results/NAME.json`, in place of those of the last run."""
+    """Write `results/NAME.json`, in place of the last run's."""
     FOLDER.mkdir(exist_ok=True)
     (FOLDER / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Knows how the runs of a benchmark are spread over two processes, and how fresh worlds and their seeds are drawn."""
+"""Knows how to spread a benchmark's runs over two processes, and how to draw seeds of fresh worlds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DoneT = TypeVar("DoneT")
 
 
 def carried_out(perform: Callable[[JobT], DoneT], jobs: Sequence[JobT]) -> list[DoneT]:
-    """What came of each job, in their order; one thread of linear algebra each, progress on standard error."""
+    """The result of each job, in order; one thread of linear algebra per process, progress on standard error."""
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     found: list[DoneT] = []
     context = multiprocessing.get_context("spawn")
@@ -34,16 +34,16 @@ def carried_out(perform: Callable[[JobT], DoneT], jobs: Sequence[JobT]) -> list[
 
 
 def _hush_scikit_optimize() -> None:
-    """It warns where it would ask for a point again, and takes one by chance."""
+    """Silence its warning that it would ask for a known point again and draws a random one."""
     warnings.filterwarnings("ignore", message="The objective has been evaluated")
 
 
 def fresh_seeds(*, long: bool) -> list[int]:
-    """One that nobody has looked at, or four."""
+    """A random seed that nobody has tuned against; with `long`, four."""
     first = secrets.randbelow(10**6)
     return [first + i for i in range(4 if long else 1)]
 
 
 def log_uniform(chance: random.Random | np.random.Generator, low: float, high: float) -> float:
-    """Any ratio between the two is as likely as any other."""
+    """A number whose logarithm is uniform."""
     return exp(chance.uniform(log(low), log(high)))

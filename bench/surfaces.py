@@ -28,12 +28,12 @@ PROBE_EVERY = timedelta(minutes=10)
 Field = Callable[[Array, Array], Flow]  # of thread counts and part sizes
 
 
-BenchSetting: TypeAlias = S3Setting  # of an upload or of a download
+BenchSetting: TypeAlias = S3Setting  # of an upload or a download
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transfer:
-    """What tells uploads from downloads to a tuner: the operation, its setting, the sizes that are tried, its words."""
+    """How uploads and downloads differ for a tuner: the operation, its setting, the sizes to try, its terms."""
 
     operation: str
     setting_type: type[BenchSetting]
@@ -43,7 +43,7 @@ class Transfer:
     moved_measure: str
 
     def setting(self, thread_count: int, request_size_bytes: int) -> BenchSetting:
-        """As it is."""
+        """The setting of the right type."""
         if self.setting_type is S3DownloadSetting:
             return S3DownloadSetting(thread_count=thread_count, range_size_bytes=request_size_bytes)
         return S3UploadSetting(thread_count=thread_count, part_size_bytes=request_size_bytes)
@@ -68,7 +68,7 @@ DOWNLOADING = Transfer(
 
 
 class Group(StrEnum):
-    """What kind of surface: how it came to be."""
+    """How the surface was made."""
 
     CALIBRATED = "calibrated"
     GENERIC = "generic"
@@ -77,7 +77,7 @@ class Group(StrEnum):
 
 
 class Split(StrEnum):
-    """Whether it may be looked at while a tuner is developed."""
+    """Whether it may be used while a tuner is developed."""
 
     DEVELOPMENT = "development"
     HELD_OUT = "held-out"
@@ -85,17 +85,17 @@ class Split(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a tuner is told beforehand: the range that it may use."""
+    """The range that a tuner may use, which it is told beforehand."""
 
     object_size_bytes: int
     thread_count_max: int
     part_size_bytes_min: int
-    part_size_bytes_max: int  # equal to the minimum where only threads can be chosen
+    part_size_bytes_max: int  # equal to the minimum if only threads can be chosen
     memory_bytes_max: int | None = None  # connections in use x part size may not exceed it
     transfer: Transfer = UPLOADING
 
     def clip(self, thread_count: float, part_size_bytes: float) -> BenchSetting:
-        """The nearest legal setting; where memory is short, smaller parts first and then fewer threads."""
+        """The nearest legal setting; if memory is short, smaller parts first and then fewer threads."""
         n = round(min(max(thread_count, 1), self.thread_count_max))
         s = round(min(max(part_size_bytes, self.part_size_bytes_min), self.part_size_bytes_max))
         if self.memory_bytes_max is not None and n * s > self.memory_bytes_max:
@@ -104,7 +104,7 @@ class Limits:
         return self.transfer.setting(n, s)
 
     def even(self, thread_count: float, part_size_bytes: float) -> BenchSetting:
-        """The same, with the smallest part that makes as many parts: none of them is then a mere rest."""
+        """The same with the smallest parts of that number, so that the last one is not a mere rest."""
         setting = self.clip(thread_count, part_size_bytes)
         part_count = -(-self.object_size_bytes // setting.request_size_bytes)
         return self.clip(setting.thread_count, -(-self.object_size_bytes // part_count))
@@ -112,7 +112,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurfaceDescription:
-    """All that an operator could know of a surface without measuring."""
+    """Everything that an operator could know about a surface without measuring."""
 
     context: Context
     limits: Limits
@@ -121,7 +121,7 @@ class SurfaceDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noise:
-    """Log-normal, wider with more threads, with one-sided dips; on some surfaces a slow common mode."""
+    """Log-normal noise, wider with more threads, with one-sided dips; on some surfaces a slow common mode."""
 
     cv_few_threads: float
     cv_many_threads: float
@@ -138,7 +138,7 @@ class Noise:
         return self.cv_few_threads + (self.cv_many_threads - self.cv_few_threads) * min(share, 1.0)
 
     def factor(self, thread_count: int, thread_count_max: int, rng: np.random.Generator) -> float:
-        """What one probe's throughput is multiplied by; 1 in the mean, but for the dips."""
+        """The factor on one probe's throughput; 1 on average, apart from dips."""
         sigma = log(1 + self.cv(thread_count, thread_count_max) ** 2) ** 0.5
         draw, dips, depth = rng.normal(), rng.random(), rng.uniform(self.dip_low, self.dip_high)
         return exp(sigma * draw - sigma**2 / 2) * (depth if dips < self.dip_probability else 1.0)
@@ -146,7 +146,7 @@ class Noise:
 
 @dataclass(frozen=True, slots=True)
 class Optimum:
-    """The best of the legal grid, and the least connections that reach 95 % of it."""
+    """The best of the legal grid, and the fewest connections that reach 95 % of it."""
 
     setting: BenchSetting
     bytes_per_second: float
@@ -155,7 +155,7 @@ class Optimum:
 
 @dataclass(frozen=True, kw_only=True)
 class Surface:
-    """One place, one object size, and the truth about it. `cached_property` keeps it without slots."""
+    """One place, one object size, and the truth about it. Without slots, for `cached_property`."""
 
     name: str
     group: Group
@@ -169,7 +169,7 @@ class Surface:
     nominal_nic_bytes_per_second: float | None = None
     memory_bytes_max: int | None = None
     probe_every: timedelta = PROBE_EVERY
-    tells_totals_alone: bool = False  # bytes and seconds, as somebody else's client does
+    tells_totals_alone: bool = False  # only bytes and seconds, as from somebody else's client
     split: Split = Split.DEVELOPMENT
     transfer: Transfer = UPLOADING
 
@@ -194,7 +194,7 @@ class Surface:
 
     @cached_property
     def description(self) -> SurfaceDescription:
-        """What can be known without measuring."""
+        """What is known without measuring."""
         return SurfaceDescription(
             context=self.context,
             limits=self.limits,
@@ -206,17 +206,17 @@ class Surface:
         return -(-self.object_size_bytes // setting.request_size_bytes)
 
     def connections(self, setting: BenchSetting) -> int:
-        """How many connections the setting really uses."""
+        """How many connections the setting actually uses."""
         return min(setting.thread_count, self.part_count(setting))
 
     def flow(self, setting: BenchSetting) -> Flow:
-        """Everything about one setting, noise-free; arrays of one."""
+        """Everything about one setting, without noise; arrays of length one."""
         return self.field(
             np.array([float(setting.thread_count)]), np.array([float(setting.request_size_bytes)])
         )
 
     def truth(self, setting: BenchSetting) -> float:
-        """Noise-free bytes per second."""
+        """Bytes per second without noise."""
         return float(self.flow(setting).throughput[0])
 
     def regret(self, setting: BenchSetting) -> float:
@@ -225,7 +225,7 @@ class Surface:
 
     @cached_property
     def grid(self) -> tuple[Array, Array]:
-        """Every legal pair that is enumerated: thread counts and part sizes."""
+        """All legal pairs to enumerate: thread counts and part sizes."""
         threads = np.arange(1, self.thread_count_max + 1, dtype=float)
         if self.thread_count_max > 256:
             steps = np.unique(np.round(np.geomspace(128, self.thread_count_max, 160)))
@@ -234,7 +234,7 @@ class Surface:
         n, s = n.ravel(), s.ravel()
         if self.memory_bytes_max is None:
             return n, s
-        brim = np.clip(self.memory_bytes_max // threads, s.min(), s.max())  # as large as each count may have
+        brim = np.clip(self.memory_bytes_max // threads, s.min(), s.max())  # the largest in memory
         n, s = np.concatenate([n, threads]), np.concatenate([s, brim])
         legal = n * s <= self.memory_bytes_max
         return n[legal], s[legal]
@@ -269,7 +269,7 @@ class Surface:
     def measure(
         self, setting: BenchSetting, rng: np.random.Generator, *, probe_index: int = 0, slow: float = 1.0
     ) -> Observation[Any]:
-        """One probe: the truth under the noise. `slow` is the common mode of a `Session`."""
+        """One probe: the truth with noise. `slow` is the common mode of a `Session`."""
         factor = slow * self.noise.factor(setting.thread_count, self.thread_count_max, rng)
         at = FIRST_PROBE_AT + probe_index * self.probe_every
         return self._observation(setting, self.flow(setting), factor, rng, at)
@@ -300,7 +300,7 @@ class Surface:
     def _measures(
         self, setting: BenchSetting, parts: Array, flow: Flow, factor: float, rng: np.random.Generator
     ) -> dict[str, float]:
-        """By the names of the product's own probe; what the surface does not know is absent."""
+        """The measures under the names of the product's own probe; what the surface does not know is absent."""
         part_count, noun = float(self.part_count(setting)), self.transfer.noun
         also = rng.lognormal(0.0, [0.3, 0.3, 0.03])
         found = {
@@ -323,9 +323,9 @@ class Surface:
     def _timed_parts(
         self, mean_seconds: float, part_count: int, seconds: float, rng: np.random.Generator
     ) -> Array:
-        """Times of single parts about a mean that agrees with the upload's own duration; none outlasts it.
+        """Times of single parts, around a mean that agrees with the upload's duration; none exceeds that.
 
-        None comes late whatever the setting: the truth is what is usual.
+        None is late by chance: the truth is about typical requests.
         """
         count = min(part_count, PARTS_TIMED_MAX)
         sigma = log(1 + self.noise.part_cv**2) ** 0.5
@@ -335,9 +335,9 @@ class Surface:
 
 
 class Session:
-    """A row of probes of one surface with its own chance: the same for every tuner that sees it.
+    """A series of probes of one surface with its own seed: the same for every tuner.
 
-    Probe i draws from (surface, seed, i), so that a tuner's earlier choices do not change its later luck.
+    Probe i draws from (surface, seed, i), so a tuner's earlier choices do not change its later luck.
     """
 
     def __init__(self, surface: Surface, seed: int) -> None:

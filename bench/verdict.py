@@ -1,4 +1,4 @@
-"""Knows the targets of S3 upload, computes each from the rows, and says pass or miss beside the figure."""
+"""Knows the targets of S3 transfers, computes each from the rows, and prints pass or miss beside the figure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from bench.figures import Figure, at_most, mean, median, quantile
 from bench.surfaces import Group, Split
 
-GOOD = 0.05  # regret of what counts as reached
+GOOD = 0.05  # regret that counts as good
 DRIFT_AT = 20  # probes before the place changes
 HOLDS = 3  # recommendations in a row that must be good before a recovery counts
 OWN, RIVAL = "penstock", "skopt-gp"
@@ -19,7 +19,7 @@ OWN, RIVAL = "penstock", "skopt-gp"
 
 @dataclass(slots=True)
 class Row:
-    """What one run showed. `regrets[i]` is that of the recommendation after i + 1 probes."""
+    """The results of one run. `regrets[i]` is that of the recommendation after i + 1 probes."""
 
     kind: str
     tuner: str
@@ -29,20 +29,20 @@ class Row:
     seed: int
     regrets: list[float] = field(default_factory=list)
     connection_ratios: list[float] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)  # spent probing, cumulated
+    seconds: list[float] = field(default_factory=list)  # spent probing, cumulative
     bytes: list[int] = field(default_factory=list)
-    think_seconds: float = 0.0  # the tuner's own time for a probe, mean
+    think_seconds: float = 0.0  # the tuner's own mean time per probe
     covered: dict[int, list[bool]] = field(default_factory=dict)
     interval_widths: dict[int, list[float]] = field(default_factory=dict)  # high / low
     alarms: list[int] = field(default_factory=list)  # probes, from 1, after which drift was reported
     neighbour: str = ""
-    # A drift: whether the old optimum changed its speed by a tenth, or is no longer good.
+    # For a drift: whether the old optimum's speed changed by a tenth, or it is no longer good.
     is_felt: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class GridCost:
-    """What probing every power of two once would take on a surface."""
+    """The cost of probing every power of two once on a surface."""
 
     seconds: float
     bytes: int
@@ -66,7 +66,7 @@ def verdict(rows: list[Row], grid: Mapping[str, GridCost], fit_seconds: list[flo
 
 
 def is_on_model(row: Row) -> bool:
-    """Everything but the shapes that no law of uploads gives."""
+    """Everything except the shapes that no law of uploads gives."""
     return row.group != Group.OFF_MODEL
 
 
@@ -79,7 +79,7 @@ SLICES: dict[str, Callable[[Row], bool]] = {
 
 
 def regret_table(rows: list[Row]) -> list[dict[str, float | str]]:
-    """One line for each tuner."""
+    """A line for each tuner."""
     return [
         _tuner_line(name, [r for r in rows if r.tuner == name])
         for name in dict.fromkeys(r.tuner for r in rows)
@@ -104,7 +104,7 @@ def _tuner_line(name: str, rows: list[Row]) -> dict[str, float | str]:
 
 
 def format_table(table: list[dict[str, float | str]]) -> list[str]:
-    """Text, columns aligned."""
+    """As text with aligned columns."""
     head = f"{'tuner':18s} {'runs':>4s} " + " ".join(f"{f'@{p}':>12s}" for p in (5, 6, 10, 20))
     head += f" {'<=5% @10':>8s} {'@20':>5s} {'conn/n95':>9s} {'p90':>5s} {'probes':>6s} {'s to 95':>8s}"
     head += f" {'ms/probe':>8s}"
@@ -121,19 +121,19 @@ def _format_line(line: Mapping[str, Any]) -> str:
 
 
 def probes_to_good(regrets: list[float]) -> int:
-    """Probes until the recommendation is within 5 % and stays so; one more than were made if it never does."""
+    """Probes until the recommendation is, and stays, within 5 %; one more than were made if it never does."""
     bad = [i for i, regret in enumerate(regrets) if regret > GOOD]
     return bad[-1] + 2 if bad else 1
 
 
 def cost_to_good(row: Row) -> tuple[float, float]:
-    """Seconds and bytes until then; all that was spent where it never came (a lower bound)."""
+    """Seconds and bytes until then; if never, everything that was spent (a lower bound)."""
     at = min(probes_to_good(row.regrets), len(row.regrets)) - 1
     return row.seconds[at], float(row.bytes[at])
 
 
 def targets(rows: list[Row], grid: Mapping[str, GridCost], fit_seconds: list[float]) -> list[Figure]:
-    """Everything that the product has promised."""
+    """All targets of the product."""
     cold = [row for row in rows if row.kind == "cold"]
     own = [row for row in cold if row.tuner == OWN]
     figures = [*_cold_targets("", [r for r in own if is_on_model(r)])]
@@ -221,7 +221,7 @@ def _warm_targets(rows: list[Row]) -> list[Figure]:
 
 
 def detection_delay(row: Row) -> float:
-    """Probes from the change to the first alarm; past the horizon when there was none."""
+    """Probes from the change to the first alarm; beyond the horizon if there was none."""
     after = [alarm - DRIFT_AT for alarm in row.alarms if alarm > DRIFT_AT]
     return float(after[0]) if after else float(len(row.regrets) - DRIFT_AT + 1)
 
@@ -234,7 +234,7 @@ def recovery(row: Row) -> float:
 
 
 def _drift_targets(rows: list[Row]) -> list[Figure]:
-    """A change that neither slows the old setting nor makes another better need not be noticed: it does not count."""
+    """A change that neither slows the old setting nor makes another better need not be noticed, and does not count."""
     drifted = [row for row in rows if row.kind == "drift" and row.tuner == OWN and row.is_felt]
     alarms = [
         200 * len(row.alarms) / len(row.regrets) for row in rows if row.kind == "steady" and row.tuner == OWN
@@ -249,13 +249,13 @@ def _drift_targets(rows: list[Row]) -> list[Figure]:
 
 
 def _fit_targets(fit_seconds: list[float]) -> list[Figure]:
-    """CPU time, for a fit runs beside the traffic of others."""
+    """CPU time, because a fit runs beside the traffic of others."""
     milliseconds = [1e3 * seconds for seconds in fit_seconds]
     return at_most("a fit of 100 observations, CPU time", milliseconds, " ms", median=300, most=300)
 
 
 def _details(rows: list[Row]) -> Iterable[str]:
-    """Where the figures come from: each pair, each change, each surface that was hard."""
+    """Where the figures come from: each pair, each change, each difficult surface."""
     yield from _warm_details([r for r in rows if r.kind in ("warm", "warm-cold")])
     yield from _drift_details([r for r in rows if r.kind == "drift"])
     yield from _hard_details([r for r in rows if r.kind == "cold" and r.tuner == OWN])

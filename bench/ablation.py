@@ -1,10 +1,10 @@
-"""Knows what each part of choosing is good for: the law alone, scikit-optimize alone, and both, on the same worlds.
+"""Knows what each part of choosing contributes: the law alone, scikit-optimize alone, and both, on the same worlds.
 
-`penstock` is the product. `law-alone` is the same with neither a misfit nor a place that the law may be given up for.
-`skopt-gp` is scikit-optimize as `bench.tuners` sets it up, without any physics. For the product it is also counted who
-chose each probe: the ramp, the posterior of the law, scikit-optimize, or the rule that verifies the advice.
+`penstock` is the product. `law-alone` is the product without a misfit and without giving up the law. `skopt-gp` is
+scikit-optimize as configured in `bench.tuners`, without any physics. For the product it also counts who chose each
+probe: the ramp, the posterior of the law, scikit-optimize, or the rule that verifies the advice.
 
-`python -m bench ablation`: without `--seed` one of fresh worlds is drawn, and printed.
+`python -m bench ablation`: without `--seed` one is drawn, and printed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SEEN_AT = (6, 12, 24)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LawAlone(S3UploadModel):
-    """The upload model that believes its law to the letter."""
+    """The upload model that believes its law exactly."""
 
     def fit(
         self,
@@ -41,7 +41,7 @@ class LawAlone(S3UploadModel):
         prior: Fit | None,
         seed: int,
     ) -> Fit:
-        """The same fit with nothing beside the law."""
+        """The same fit without anything beside the law."""
         fit = S3UploadModel.fit(self, place, observations, prior=prior, seed=seed)
         straight = [[0.0, *rest] for _, *rest in fit.state["unexplained"]]
         bare = {**fit.state, "unexplained": straight, "shapes": None}
@@ -49,7 +49,7 @@ class LawAlone(S3UploadModel):
 
 
 def law_alone(description: SurfaceDescription) -> PenstockTuner:
-    """The product without what corrects the law."""
+    """The product without corrections of the law."""
     return PenstockTuner(description.context, description.limits, model_type=LawAlone)
 
 
@@ -124,7 +124,7 @@ def _table(outcomes: list[Outcome]) -> list[str]:
 
 
 def _differences(outcomes: list[Outcome]) -> list[str]:
-    """The product's regret less that of the law alone, world by world: a single stormy world may move a mean."""
+    """The product's regret minus that of the law alone, world by world: a single noisy world may move a mean."""
     lines = ["\nRegret % of the product less that of the law alone, with the standard error of the mean"]
     for title, is_off in (("on the model", False), ("off the model", True)):
         both, alone = (

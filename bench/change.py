@@ -1,20 +1,21 @@
-"""Knows how a change of the place is met: how soon it is suspected, what the advice does meanwhile, and false alarms.
+"""Knows how a change of the place is handled: how soon it is suspected, what the advice does meanwhile, false alarms.
 
-Sixteen probes of a place that does not change, and twelve after it did: each connection carries a quarter, the path
-half, or the other way round; of a queue requests take three times or a third as long, or sends, deletes or deliveries
-alone take longer. It is counted after how many probes the change is suspected (the next probe then comes within a
-quarter of the mean interval) and an alarm is raised, how far the advice goes the wrong way meanwhile, in octaves of
-threads beside the advice that stood, and when it comes, to stay, within 5 % of the new best. For a queue that is what
-is advised to whoever has seen twelve probes of the new place and nothing else: the best of a ladder is the luckiest of
-its measurements. What is raised before the change is a false alarm.
+There are sixteen probes of a place that does not change, and twelve after it did: each connection carries a quarter,
+the path half, or the other way round; for a queue, requests take three times or a third as long, or only sends, deletes
+or deliveries take longer. It counts after how many probes the change is suspected (the next probe then comes within a
+quarter of the mean interval) and an alarm is raised; how far the advice goes the wrong way meanwhile, in octaves of
+threads against the advice before; and when it comes, and stays, within 5 % of the new best. For a queue the best is
+what is advised after twelve probes of the new place alone, because the best of a ladder is the luckiest of its
+measurements. An alarm before the change is a false alarm.
 
-Then it is again what it was, for twelve probes more: after how many is the advice within 5 % of the old best, to stay?
+Then the place is again as it was, for twelve more probes: after how many is the advice, to stay, within 5 % of the old
+best?
 
-Beside each upload stands an oracle: told at once that the place changed, it begins anew with what was known as a
+For each upload there is an oracle: told at once that the place changed, it begins anew, with what was known as a
 neighbour's.
 
-Not every probe can show every change: where the path is the limit, a few connections more or less carry the same. A
-probe of an upload could show it where the truth at its setting now lies outside of the interval that was stated before.
+Not every probe can show every change: if the path is the limit, a few connections more or less carry the same. A probe
+of an upload could show it if the truth at its setting now lies outside the interval stated before.
 
 `python -m bench change`: without `--seed` one is drawn, and printed.
 """
@@ -40,11 +41,11 @@ from penstock.trial.simulated_host import World
 from penstock.vocabulary import Observation
 
 BEFORE, AFTER = 16, 12
-GOOD = 0.05  # of the new best: who is so near has recovered
+GOOD = 0.05  # distance from the new best that counts as recovered
 QUEUES = 6  # of each seed
 SETTLED = 12  # probes
 _CHANGES = {"connections": (0.25, 4.0), "host-ceiling": (0.5, 2.5)}  # how much of a limit is left
-# What of a queue takes so many times as long.
+# Which actions of a queue take this many times as long.
 _SLOWER: tuple[tuple[str, tuple[str, ...], float], ...] = (
     ("requests", ("send", "receive", "delete"), 3.0),
     ("deletes", ("delete",), 4.0),
@@ -57,9 +58,9 @@ _QUEUE = SqsDeliveryModel()
 
 
 class Store:
-    """Uploads to a world of the fresh ones."""
+    """Uploads to a fresh world."""
 
-    could_show = False  # whether what is true at the setting of the latest probe lay outside of its interval
+    could_show = False  # whether the truth at the latest probe's setting lay outside its interval
 
     def __init__(self, seed: int, index: int) -> None:
         self._world = [w for w in fresh_worlds(seed) if w.kind is not Kind.OFF_MODEL][index]
@@ -71,7 +72,7 @@ class Store:
         self.factor = _CHANGES[self.limit][index // len(limits) % 2]
 
     def probe(self) -> Fit:
-        """What is known after one more, made as the daemon does."""
+        """The fit after one more probe, made as the daemon does."""
         setting, surface = self._tuner.ask(self._seed), self._session.surface
         low, high = self._tuner.predict_interval(setting)
         self.could_show = not low <= surface.truth(setting) <= high
@@ -81,7 +82,7 @@ class Store:
         return self._tuner.known
 
     def change(self) -> None:
-        """One of its limits moves."""
+        """One of the limits moves."""
         field = self._world.limits[self.limit](self.factor)
         self._session.surface = replace(self._world.surface, field=field)
 
@@ -90,7 +91,7 @@ class Store:
         self._session.surface = self._world.surface
 
     def told(self) -> list[float]:
-        """What advice reaches of the new best, by probes, that begins anew with a neighbour at once."""
+        """The oracle's shares of the new best, by probe: it begins anew at once, with a neighbour's knowledge."""
         surface = self._session.surface
         session, tuner = Session(surface, self._seed + 1), PenstockTuner(surface.context, surface.limits)
         tuner.warm(self._seen[:BEFORE], surface.description)
@@ -101,15 +102,15 @@ class Store:
         return shares
 
     def advised(self) -> tuple[float, float]:
-        """Octaves of threads over the fewest connections that reach 95 % by now, and the share of the best."""
+        """Octaves of threads over the fewest connections that now reach 95 %, and the share of the best."""
         surface, setting = self._session.surface, self._tuner.recommend()
         return log2(surface.connections(setting) / surface.optimum.n95), 1.0 - surface.regret(setting)
 
 
 class Queue:
-    """Deliveries through a queue of the choosing ones."""
+    """Deliveries through a queue of the `sqs-choosing` worlds."""
 
-    could_show = True  # whatever becomes slower, its own requests tell
+    could_show = True  # whatever becomes slower, its own requests show
 
     def __init__(self, seed: int, index: int) -> None:
         self._seed, self._number = 1000 * seed + index, 0
@@ -119,7 +120,7 @@ class Queue:
         self._goodputs, self._best = self._measured(self._world), 0.0
 
     def probe(self) -> Fit:
-        """What is known after one more, made as the daemon does."""
+        """The fit after one more probe, made as the daemon does."""
         self._number += 1
         setting = self._tuner.ask()
         self._tuner.tell(
@@ -129,7 +130,7 @@ class Queue:
         return self._tuner.known
 
     def change(self) -> None:
-        """Some of what it does takes another time."""
+        """Some of its actions take another time."""
         queue = self._world.queue
         if not self._actions:
             queue = replace(queue, spread_seconds_median=self.factor * queue.spread_seconds_median)
@@ -148,7 +149,7 @@ class Queue:
         self._become(self._before)
 
     def told(self) -> list[float]:
-        """Good is what a newcomer comes to, so there is none beside it."""
+        """Empty: a newcomer's result defines what is good, so there is no oracle."""
         return []
 
     def advised(self) -> tuple[float, float]:
@@ -163,7 +164,7 @@ class Queue:
         self._goodputs, self._best = self._measured(world), self._settled()
 
     def _settled(self) -> float:
-        """What the advice comes to that knows nothing but this place."""
+        """What advice reaches that knows nothing but this place."""
         newcomer = Penstock(self._seed + 1, keeps_advice=True)
         for number in range(1, SETTLED + 1):
             newcomer.tell(observe(self._world, newcomer.ask(), seed=37 * self._seed + number, number=number))
@@ -178,7 +179,7 @@ class Queue:
 
 @dataclass(slots=True)
 class Met:
-    """One change, and what became of it."""
+    """One change, and how it was handled."""
 
     what: str
     limit: str
@@ -189,14 +190,14 @@ class Met:
     suspected_after: float = inf
     alarm_after: float = inf
     wrong_way_octaves: float = 0.0
-    shares: list[float] = field(default_factory=list)  # of the new best, by probes since
+    shares: list[float] = field(default_factory=list)  # of the new best, by probe since
     told_shares: list[float] = field(default_factory=list)
-    # Of the old best, by probes since it is the old place again.
+    # Of the old best, by probe since the place is again as it was.
     back_shares: list[float] = field(default_factory=list)
 
     @property
     def is_felt(self) -> bool:
-        """Whether the advice that stood is no longer good."""
+        """Whether the advice before the change is no longer good."""
         return self.shares[0] < 1.0 - GOOD
 
     @property
@@ -206,12 +207,12 @@ class Met:
 
     @property
     def back_after(self) -> float:
-        """Probes until the advice stays good for the place as it was."""
+        """Probes until the advice stays good after the place is as it was."""
         return _recovered_after(self.back_shares)
 
     @property
     def told_recovered_after(self) -> float:
-        """The oracle's."""
+        """The same for the oracle."""
         return _recovered_after([*self.shares[:1], *self.told_shares])
 
 

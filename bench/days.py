@@ -1,8 +1,8 @@
-"""Knows how the whole daemon, with the budgets of the README, lives through two days on paths that chance made.
+"""Knows how the whole daemon, with the README's budgets, does over two days on random paths.
 
-Uploads and downloads of 64 MiB and 1 GiB are probed in virtual time; the paths do not change, but for dips, neighbours
-and spells. Of each operation: how long nothing was measured at the most, how much of the time advice had expired for
-it, how many changes were believed in, and what the advice reached of the best.
+Uploads and downloads of 64 MiB and 1 GiB are probed in virtual time; apart from dips, neighbours and spells, the paths
+do not change. For each operation: the longest time without a measurement, the fraction of time with expired advice, the
+number of changes believed in, and the share of the best that the advice reached.
 
 `python -m bench days`: without `--seed` one is drawn, and printed.
 """
@@ -32,11 +32,11 @@ from penstock.operations.table import setting_types
 from penstock.units import GiB, MiB
 from tests.scenario import BUCKET, START_AT, Scenario, play
 
-PATHS = 4  # of each seed
+PATHS = 4  # per seed
 DAYS = 2.0
 _SIZES = (64 * MiB, GiB)
 _JUDGED_AT_DAYS = (1 / 24, 1 / 8, 1 / 4, 1 / 2, 1.0, 1.5, 2.0)
-_WAYS = {  # round trip in seconds, one connection's and the path's bytes a second: from, to
+_WAYS = {  # ranges of round trip in seconds, and of bytes per second of a connection and of the path
     "near": ((0.0007, 0.002), (8e6, 60e6), (100e6, 1.5e9)),
     "regional": ((0.002, 0.012), (8e6, 60e6), (60e6, 900e6)),
     "far": ((0.06, 0.2), (8e6, 60e6), (50e6, 500e6)),

@@ -1,8 +1,8 @@
-"""Knows how to make worlds that nobody has looked at: surfaces drawn from a seed, each with what truly limits it.
+"""Knows how to make worlds that nobody has tuned against: surfaces drawn from a seed, each with its true limits.
 
-Two families of truth, and neither is the law that the product fits: the judge's queue of stations (`bench.physics`),
-with ends and waves, and streams, which keep their connections busy from first byte to last and whose knee is a power
-mean, hard or soft. Off the model are humps, middleboxes, tables, random fields and resonances of random size.
+There are two families of truth, neither of which is the product's law: the judge's queue of stations (`bench.physics`),
+with ends and waves; and streams, whose connections are busy from the first byte to the last and whose knee is a power
+mean, hard or soft. Off-model worlds are humps, middleboxes, tables, random fields and resonances of random size.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from bench.surfaces import PROBE_EVERY, Field, Group, Noise, Split, Surface
 from penstock.models.s3.upload import S3UploadSetting
 from penstock.units import MiB
 
-MOVED = 1.25  # by how much each limit is raised and lowered, one at a time, to see which of them holds a setting back
+MOVED = 1.25  # factor by which each limit is raised and lowered, to see which of them binds a setting
 TUNING_EVERY = timedelta(seconds=30)
-TUNING_RHO = 0.992  # of the slow mode from one probe to the next, at thirty seconds: it lasts for an hour
+TUNING_RHO = 0.992  # of the slow mode between probes thirty seconds apart: it lasts for an hour
 
 
 class Weather(StrEnum):
-    """How much measurements vary where nothing changes."""
+    """How much measurements vary while nothing changes."""
 
     QUIET = "quiet"
     ORDINARY = "ordinary"
@@ -50,23 +50,23 @@ class Weather(StrEnum):
 
 
 class Kind(StrEnum):
-    """What sort of place."""
+    """The sort of place."""
 
     FLAT = "flat"  # a hard ceiling that few connections reach
-    STREAM = "stream"  # the same without ends and waves: always full
-    NEAR = "near"  # in the region, a ceiling that queues make soft, and what overload costs
+    STREAM = "stream"  # the same without ends and waves: always busy
+    NEAR = "near"  # in the region: a ceiling softened by queues, and the cost of overload
     FAR = "far"
-    REFUSING = "refusing"  # the store admits so many requests
+    REFUSING = "refusing"  # the store limits its requests
     PROCESSOR = "processor"
     OFF_MODEL = "off-model"
 
 
-Scaled = Callable[[float], Field]  # a field with one of its limits multiplied
+Scaled = Callable[[float], Field]  # a field with one limit multiplied by a factor
 
 
 @dataclass(frozen=True)
 class World:
-    """A surface, what kind it is, and its field with each limit moved (none off the model)."""
+    """A surface, its kind, and its field with each limit moved (none off the model)."""
 
     surface: Surface
     kind: Kind
@@ -74,7 +74,7 @@ class World:
     limits: Mapping[str, Scaled]
 
     def holds_back(self, setting: S3UploadSetting) -> dict[str, float]:
-        """How much each limit matters at a setting: the logarithm of throughput, raised over lowered."""
+        """How much each limit matters at a setting: the log ratio of throughput with the limit raised and lowered."""
         n, s = np.array([float(setting.thread_count)]), np.array([float(setting.part_size_bytes)])
         return {
             name: log(float((scaled(MOVED)(n, s).throughput / scaled(1 / MOVED)(n, s).throughput)[0]))
@@ -84,7 +84,7 @@ class World:
 
 @cache
 def fresh_worlds(seed: int, rounds: int = 1) -> tuple[World, ...]:
-    """Each kind in each weather, `rounds` times over; flat ones twice as often."""
+    """Each kind in each weather, `rounds` times; flat ones twice as often."""
     kinds = [*Kind, Kind.FLAT]
     return tuple(
         _world(seed, number, kind, weather)
@@ -187,7 +187,7 @@ def _stream(rng: np.random.Generator, size: int) -> Made:
 
 
 def streaming(size: int, rate: float, ceiling: float, latency: float, sharpness: float) -> Field:
-    """Connections that are never idle: no waves, no ends; a power mean of what they carry and what the path does."""
+    """Connections that are never idle, without waves or ends: a power mean of their rates and the path's."""
 
     def field(n: Array, s: Array) -> Flow:
         busy = np.minimum(n, np.ceil(size / s))
@@ -270,7 +270,7 @@ def _humps(rng: np.random.Generator, size: int) -> Field:
 
 
 def _table(rng: np.random.Generator, size: int) -> Field:
-    """Rising by less and less, a peak, and a fall, as measured tables do."""
+    """A rise that flattens, a peak, and a fall, as in measured tables."""
     peak = log_uniform(rng, 4, 100)
     slope, fall = rng.uniform(0.6, 1.0), rng.uniform(0.05, 0.6)
     counts = np.unique(np.round(2.0 ** np.arange(0.0, 8.01, 0.5)).astype(int))
@@ -294,7 +294,7 @@ _FIELDS: dict[Kind, Callable[[np.random.Generator, int], Made]] = {
 
 @cache
 def suite_worlds() -> tuple[World, ...]:
-    """The surfaces of the catalogue, in the same form."""
+    """The catalogue's surfaces in the same form."""
     kinds = {Group.FLAT: Kind.FLAT, Group.OFF_MODEL: Kind.OFF_MODEL}
     return tuple(
         World(

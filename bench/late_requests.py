@@ -1,10 +1,10 @@
-"""Knows what advice is worth where single requests come late: the mean time of transfers beside boto3's own setting.
+"""Knows what advice gains if single requests are late: the mean time of transfers against boto3's own setting.
 
     python -m bench late-requests
 
-Links of the lab in virtual time, on which one request in so many waits a second or more for no reason of its own. The
+Links of the lab in virtual time, on which a small fraction of requests waits for a second or more at random. The
 daemon's own probes teach its optimizer; then an object is moved very often, as advised and by boto3's default, on the
-same link without dips and neighbours. The mean is over all of these transfers: few of them are late, and by much.
+same link without dips and neighbours. The mean is over all of these transfers: few are late, but by a lot.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from penstock.operations.table import OPERATIONS
 from penstock.units import GiB, MiB, format_bytes
 from penstock.vocabulary import UNKNOWN, Context, Inconclusive, Place, setting_values
 
-OF_DEFAULT_MIN = 0.97  # in the mean over seeds: what throughput gives up for fewer connections
-LEARNED = 24  # probes, from which on it is asked: before, few have met a late request
+OF_DEFAULT_MIN = 0.97  # on average over seeds: advice may give up this much throughput for fewer connections
+LEARNED = 24  # probes, from which on the target applies: before, few have met a late request
 CHECKED_AT = (6, 12, 24, 48)  # probes
 SEEDS = {False: range(4), True: range(12)}
 
@@ -45,7 +45,7 @@ class Case:
 
     @property
     def context(self) -> Context:
-        """Of a place that no table knows."""
+        """The context of a place that no table knows."""
         place = Place(operation=self.operation, region="eu-west-1", instance_type=UNKNOWN)
         return Context(place=place, payload_size_bytes=self.size_bytes)
 
@@ -57,7 +57,7 @@ def _late(link: LinkTruth, fraction: float, seconds: float) -> LinkTruth:
 _NEAR_READS, _REGIONAL_READS = (world.inbound or world.link for world in (worlds.NEAR, worlds.REGIONAL))
 _SLOW_READS = replace(_REGIONAL_READS, service_latency_seconds_median=0.12)
 _NEAR_WRITES, _REGIONAL_WRITES = worlds.NEAR.link, worlds.REGIONAL.link
-_CASES_BY_OPERATION = {  # what it is called, the link, the object, how often it is moved
+_CASES_BY_OPERATION = {  # name, link, object size, number of transfers
     "s3_download": (
         ("near, 1 in 1,000 late by 1 s", _late(_NEAR_READS, 1e-3, 1.0), 64 * MiB, 4000),
         ("near, 1 in 1,000 late by 5 s", _late(_NEAR_READS, 1e-3, 5.0), 64 * MiB, 8000),
@@ -80,7 +80,7 @@ CASES = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One case, with a seed of chance."""
+    """One case with a seed."""
 
     index: int
     seed: int
@@ -88,7 +88,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """What was advised after so many probes, and what boto3's default takes over what that takes."""
+    """What was advised after this many probes, and boto3's time over that of the advice."""
 
     probes: int
     setting: Mapping[str, float]
@@ -161,7 +161,7 @@ def perform(job: Job) -> list[Check]:
 
 
 async def _learned(case: Case, clock: VirtualClock, seed: int) -> list[Any]:
-    """The settings that are advised after so many probes each."""
+    """The settings advised after each number of probes."""
     service = S3Service(case.link, clock=clock, seed=seed)
     learner = Learner(OPERATIONS[case.operation].model, case.context, seed=seed)
     probe, advised = s3_probe(case.operation, service, clock), []
@@ -180,7 +180,7 @@ _CLIENTS: Mapping[str, IdealClient] = {"s3_upload": UPLOADS, "s3_download": DOWN
 
 @cache
 def _seconds(index: int, setting: Any) -> list[float]:
-    """Of each of many transfers: dips and neighbours would drown what is asked."""
+    """The time of each of many transfers, without dips and neighbours, which would drown the effect."""
     case = CASES[index]
     link, client = replace(case.link, dips=None, tenant=None), _CLIENTS[case.operation]
     n, s = setting.thread_count, setting.request_size_bytes

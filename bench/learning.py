@@ -1,10 +1,10 @@
-"""Knows how learning is judged on worlds that nobody has looked at: sure, rightly so, and with few connections.
+"""Knows how learning is judged on fresh worlds: certain, rightly so, and with few connections.
 
-After 6, 12, 24 and 40 cold probes of each world: the share of the best that the advice reaches and the connections it
-takes over those that are needed for 95 %; how often the 90 % interval holds a further measurement, and how wide it is
-over the narrowest that could be stated by one who knows the truth and the noise; and whether the limit that is named
-is the limit. Beside it stands the oracle: it knows the curve and follows the same rule. The frontier is what other
-bargains would have advised from the same fits.
+After 6, 12, 24 and 40 cold probes of each world it checks: the share of the best that the advice reaches, and its
+connections over those needed for 95 %; how often the 90 % interval holds a further measurement, and its width over the
+narrowest interval that full knowledge of truth and noise allows; and whether the named limit is the true limit. For
+comparison, an oracle knows the curve and follows the same rule. The frontier is what other bargains would have advised
+from the same fits.
 
 `python -m bench learning`: without `--seed` one is drawn, and printed.
 """
@@ -31,10 +31,10 @@ from penstock.optimizer.objective import BARGAIN, Bargain
 
 CHECKED_AT = (6, 12, 24, 40)
 SETTINGS_ANYWHERE = 8
-FUTURES = 400  # measurements that might follow, for each interval
+FUTURES = 400  # simulated further measurements for each interval
 ORACLE_FUTURES = 4000
-HOPELESS = 0.3  # of the best: a probe of such a setting can hardly change the advice
-RIGHT_FROM = 0.8  # of what the most important limit matters: two limits may hold a setting back together
+HOPELESS = 0.3  # share of the best below which a probe can hardly change the advice
+RIGHT_FROM = 0.8  # of the most important limit's effect counts as right: two limits may act together
 FRONTIER = tuple(
     Bargain(within, worth) for within in (0.05, 0.08, 0.12) for worth in (1 / 8, 1 / 12, 1 / 16, 1 / 32)
 )
@@ -42,7 +42,7 @@ FRONTIER = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run: a world of a set, with a seed of chance."""
+    """One run: a world of a set, with a seed."""
 
     seed: int | None  # of the worlds; None for the surfaces of the catalogue
     rounds: int
@@ -52,7 +52,7 @@ class Job:
 
 @dataclass(slots=True)
 class Check:
-    """What was true of the advice after so many probes."""
+    """What was true of the advice after this many probes."""
 
     probes: int
     fraction: float
@@ -62,13 +62,13 @@ class Check:
     covered_anywhere: float
     width_anywhere: float
     named: str
-    is_right: bool | None  # None where nothing was named, or where nobody knows
+    is_right: bool | None  # None if no limit was named, or if the truth is unknown
     frontier: list[tuple[float, float]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class Run:
-    """One world and what was seen of it."""
+    """One world and its results."""
 
     name: str
     kind: str
@@ -77,8 +77,8 @@ class Run:
     oracle_fraction: float
     oracle_ratio: float
     checks: list[Check] = field(default_factory=list)
-    shares: list[float] = field(default_factory=list)  # of the best, that each probe's setting truly reaches
-    probing_seconds: list[float] = field(default_factory=list)  # that each probe took
+    shares: list[float] = field(default_factory=list)  # each probed setting's true share of the best
+    probing_seconds: list[float] = field(default_factory=list)  # of each probe
     seconds: float = 0.0
 
 
@@ -100,12 +100,12 @@ def run(*, long: bool = False, seeds: Sequence[int] = ()) -> dict[str, Any]:
 
 
 def world_of(job: Job) -> World:
-    """The world that a job is about."""
+    """A job's world."""
     return suite_worlds()[job.index] if job.seed is None else fresh_worlds(job.seed, job.rounds)[job.index]
 
 
 def perform(job: Job) -> Run:
-    """Forty probes, looked at four times."""
+    """Forty probes, checked four times."""
     world, began = world_of(job), perf_counter()
     surface = world.surface
     tuner, session = PenstockTuner(surface.context, surface.limits), Session(surface, job.chance)
@@ -125,7 +125,7 @@ def perform(job: Job) -> Run:
 
 
 def check(world: World, tuner: PenstockTuner, session: Session, chance: int) -> Check:
-    """Everything about the advice of this moment."""
+    """All checks of the current advice."""
     surface, advice = world.surface, tuner.recommended()
     rng = np.random.default_rng([chance, session.probe_count, 17])
     anywhere = [random_setting(surface, rng) for _ in range(SETTINGS_ANYWHERE)]
@@ -153,7 +153,7 @@ def check(world: World, tuner: PenstockTuner, session: Session, chance: int) -> 
 def _interval(
     surface: Surface, session: Session, tuner: PenstockTuner, setting: BenchSetting, rng: np.random.Generator
 ) -> tuple[float, float]:
-    """How much of what might be measured next is inside, and the width over the narrowest that holds 90 %."""
+    """The fraction of possible next measurements inside the interval, and its width over the narrowest for 90 %."""
     low, high = tuner.predict_interval(setting)
     factors = futures(surface, setting.thread_count, session.slow_log, rng, FUTURES)
     measured = surface.truth(setting) * factors
@@ -166,10 +166,10 @@ def _interval(
 def futures(
     surface: Surface, thread_count: int, slow_log: float, rng: np.random.Generator, count: int
 ) -> Array:
-    """What the throughput of further probes is multiplied by.
+    """Factors on the throughput of further probes.
 
-    Where probes are minutes apart each meets a slow mode of its own; a tuning of some minutes goes on in that of its
-    last probe.
+    Probes minutes apart each meet a slow mode of their own; a tuning of a few minutes stays in the mode of its last
+    probe.
     """
     noise = surface.noise
     rho = noise.slow_rho if surface.probe_every == TUNING_EVERY else 0.0
@@ -181,7 +181,7 @@ def futures(
 
 
 def narrowest(surface: Surface, thread_count: int) -> float:
-    """The width, in logarithms, of the narrowest interval that holds 90 % of what may be measured."""
+    """The width, in logarithms, of the narrowest interval that holds 90 % of possible measurements."""
     return _narrowest(
         surface.noise, thread_count, surface.thread_count_max, surface.probe_every == TUNING_EVERY
     )
@@ -214,7 +214,7 @@ def verdict(runs: list[Run]) -> list[Figure]:
 
 
 def targets(runs: list[Run]) -> list[Figure]:
-    """What learning has promised."""
+    """The targets of learning."""
     flat = [r for r in runs if r.kind in (Kind.FLAT, Kind.STREAM)]
     figures = []
     for index, (probes, most) in enumerate(zip(CHECKED_AT, (1.45, 1.30, 1.20, 1.15), strict=True)):
@@ -306,7 +306,7 @@ def _limit_table(runs: list[Run]) -> list[str]:
 
 
 def _probe_table(runs: list[Run]) -> list[str]:
-    """What probing cost, and how much of it went to settings that nobody would advise."""
+    """The cost of probing, and how much of it went to settings that nobody would advise."""
     first = _mean([r.probing_seconds[0] / sum(r.probing_seconds[:12]) for r in runs])
     hopeless = [_mean([float(share < HOPELESS) for share in r.shares[6:12]]) for r in runs]
     return [
@@ -317,7 +317,7 @@ def _probe_table(runs: list[Run]) -> list[str]:
 
 
 def _frontier_table(runs: list[Run]) -> list[str]:
-    """On flat tops, and on all that the law describes: the share of the best, its worst 5 %, and connections."""
+    """On flat tops, and on all lawful worlds: the share of the best, its worst 5 %, and connections."""
     lines = ["\nFrontier: share of the best (mean, worst 5 %), connections over needed (mean)"]
     flat = [r for r in runs if r.kind in (Kind.FLAT, Kind.STREAM)]
     lawful = [r for r in runs if r.kind != Kind.OFF_MODEL]

@@ -1,4 +1,4 @@
-"""Knows how penstock's own optimizer is taught and judged: the two calls of the daemon, and its probes of S3."""
+"""Knows how penstock's own optimizer is run as a tuner: by the daemon's two calls, and with its probes of S3."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ START_AT = datetime(2026, 1, 5, tzinfo=UTC)
 _VALID_SECONDS = 3600.0
 _RECENT = 8  # probes
 _ON_CREDITS = 1.3  # times the baseline
-_LOOP_TICK_SECONDS = 3600.0  # in virtual time no loop is late
+_LOOP_TICK_SECONDS = 3600.0  # never due: in virtual time no loop is late
 
 
 class Learner:
@@ -63,23 +63,23 @@ class Learner:
 
     @property
     def known(self) -> Fit:
-        """What was learned of all that was seen."""
+        """The fit of everything seen."""
         return self._concluded().fit
 
     def tell(self, observation: Observation[Any]) -> None:
-        """One more observation of the history."""
+        """Add an observation to the history."""
         self._history.append(observation)
         self._conclusion = None
 
     def planned(self) -> ProbePlan[Any]:
-        """The next probe, by the last deliberation."""
+        """The next probe, from the last deliberation."""
         plan = self._concluded().plan
         if plan is None:
             raise RuntimeError("no probe was affordable, though the budget is without bounds")
         return plan
 
     def recommended(self) -> Recommendation[Any]:
-        """The advice, with the one before it for hysteresis."""
+        """The advice, given the previous one for hysteresis."""
         self._standing = recommend(
             self._model,
             self._concluded().fit,
@@ -113,7 +113,7 @@ class Learner:
 
 
 def s3_probe(operation: str, service: S3Service, clock: VirtualClock) -> Probe[Any]:
-    """Of this service of the lab, which gets its bucket here."""
+    """A probe of this lab service, which gets its bucket here."""
     service.shelf.create_bucket("b")
     store = SimulatedObjectStore(service)
     workspace = Workspace(store, clock, NoJournal(), "b", loop_tick_seconds=_LOOP_TICK_SECONDS)
@@ -142,12 +142,12 @@ class PenstockTuner(Learner):
     def warm(
         self, prior_observations: Sequence[Observation[Any]], prior_surface_description: SurfaceDescription
     ) -> None:
-        """Fit the neighbour first."""
+        """Fit the neighbour's observations as a prior."""
         neighbour = PenstockTuner(prior_surface_description.context, prior_surface_description.limits)
         self._prior = neighbour.fit(prior_observations)
 
     def fit(self, observations: Sequence[Observation[Any]]) -> Fit:
-        """What the model alone learns of them."""
+        """What the model alone learns from these observations."""
         return self._model.fit(self._context.place, observations, prior=None, seed=0)
 
     def ask(self, seed: int) -> BenchSetting:
@@ -156,7 +156,7 @@ class PenstockTuner(Learner):
         return self._clip(self.planned().setting)
 
     def tell(self, observation: Observation[Any]) -> None:
-        """One more observation of the history."""
+        """Add an observation to the history."""
         if self.has_drifted():
             self._changes_known_until = self.known.newest_observation_at
         super().tell(observation)
@@ -166,7 +166,7 @@ class PenstockTuner(Learner):
         return self._clip(self.recommended().setting)
 
     def bargains(self, offered: Sequence[Bargain]) -> list[BenchSetting]:
-        """What each of some bargains between throughput and connections would advise from the same fit."""
+        """What each of these bargains between throughput and connections would advise from the same fit."""
         fit, demand = self._concluded().fit, self._demand()
         candidates = list(self._model.candidates(fit, self._context, demand))
         settings = within_reach(self._model, fit, self._context, demand, candidates)
@@ -182,7 +182,7 @@ class PenstockTuner(Learner):
         return estimate.low, estimate.high
 
     def last_choice(self) -> tuple[Reason, bool]:
-        """Why the last setting that was asked for is to be tried, and whether the law is given up for the place."""
+        """Why the last setting was chosen, and whether the law is given up for the place."""
         return self.planned().reason, self.known.is_off_model
 
     def has_drifted(self) -> bool:
@@ -191,7 +191,7 @@ class PenstockTuner(Learner):
         return fit is not None and is_newly_changed(fit, self._changes_known_until)
 
     def _demand(self) -> Demand:
-        """The limits of the surface, and the ceiling that its probes meet: above the baseline they run on credits."""
+        """The surface's limits, and the current regime: above the baseline, probes run on burst credits."""
         recent = [o.throughput_bytes_per_second for o in self._history[-_RECENT:]]
         on_credits = bool(recent) and max(recent) > _ON_CREDITS * self._baseline
         return Demand(
@@ -211,7 +211,7 @@ def _baseline_bytes_per_second(context: Context) -> float:
 
 
 def _model(limits: Limits, model_type: type[S3UploadModel]) -> S3TransferModel[Any]:
-    """The product's own, kept to what can be tried on the surface."""
+    """The product's own model, limited to what the surface allows."""
     if limits.transfer is DOWNLOADING:
         return S3DownloadModel(
             thread_count_max=limits.thread_count_max,

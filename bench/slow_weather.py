@@ -1,9 +1,8 @@
-"""Knows what weeks of slow weather are taken for: how often a place that never changed seems to, and what that costs.
+"""Knows how often slow weather over weeks is mistaken for a change of a place that never changed, and what that costs.
 
-What connections carry, the path, or both, of a fresh world wander for a month: with the hour of the day, or from
-one day to another without a plan, by a tenth to a quarter. A probe comes every six hours. Counted are the changes that
-are seen, each of which turns what was learned into a mere belief, and the share of the best of the moment that the
-advice reaches.
+For a month, the rate of connections, of the path, or of both varies in a fresh world, by hour of the day or irregularly
+from day to day, by a tenth to a quarter. There is a probe every six hours. It counts the detected changes, each of
+which turns what was learned into a mere prior, and the share of the current best that the advice reaches.
 
 `python -m bench slow-weather`: without `--seed` one is drawn, and printed.
 """
@@ -26,10 +25,10 @@ from bench.spread import carried_out, fresh_seeds, log_uniform
 from bench.surfaces import Field, Session
 from penstock.models.model import is_newly_changed
 
-PLACES = 12  # of each seed
+PLACES = 12  # per seed
 PROBES = 120
-PROBE_EVERY = timedelta(hours=6.3)  # so that probes see each hour of the day
-LEARNED = 16  # probes, after which the advice is judged, every eighth
+PROBE_EVERY = timedelta(hours=6.3)  # so that probes fall on each hour of the day
+LEARNED = 16  # probes, after which every eighth advice is judged
 _JUDGED_EVERY = 8
 _LIMITS = ("connections", "host-ceiling", "all")
 _SIZE = (0.1, 0.25)  # standard deviation of the logarithm
@@ -38,12 +37,12 @@ _LASTS_HOURS = (6.0, 240.0)
 
 @dataclass(frozen=True, slots=True)
 class Lived:
-    """A month of a place."""
+    """One place through a month."""
 
     what: str
     changes: int
     suspicions: int
-    shares: tuple[float, ...]  # of the best of the moment
+    shares: tuple[float, ...]  # of the current best
 
 
 def live(job: tuple[int, int]) -> Lived:
@@ -81,7 +80,7 @@ def _scaled(world: World, limit: str) -> Scaled:
 
 
 def _weather(rng: np.random.Generator, *, is_daily: bool) -> tuple[str, list[float]]:
-    """Its name, and by how much the limit is multiplied at each probe."""
+    """Its name, and the factor on the limit at each probe."""
     size, hours = rng.uniform(*_SIZE), log_uniform(rng, *_LASTS_HOURS)
     gap = PROBE_EVERY / timedelta(hours=1)
     if is_daily:

@@ -1,11 +1,11 @@
-"""Knows how well small objects are tuned where a store admits so many requests a second, and so many at once.
+"""Knows how well small objects are tuned if a store limits requests per second after an initial burst.
 
-A store lets `depth` requests through before it counts, and `rate` a second from then on; what is more it refuses, and
-the client waits before it asks again, as boto3 does (five times, twice as long each time by chance, then it gives up
-and the whole trial fails) or as s5cmd does (eleven times, half a second at least). `penstock tune` makes twelve trials
-of the size that it makes for real clients, in virtual time. The advice is judged by long runs beside the best number
-of threads of a ladder, and once more by a client that keeps to the rate that was advised with it. An oracle is judged
-likewise: it knows the long runs of the ladder and the rate, and takes no more threads than advice would (`BARGAIN`).
+A store admits `depth` requests before it limits, and `rate` per second from then on. It refuses the rest, and the
+client waits before it tries again: like boto3 (five attempts, the random wait doubling each time; then it gives up, and
+the trial fails) or like s5cmd (eleven attempts, with waits from half a second on). `penstock tune` makes twelve trials
+as large as with real clients, in virtual time. The advice is judged in long runs against the best thread count of a
+ladder, and again with a client that respects the advised rate. An oracle is judged likewise: it knows the long runs of
+the ladder and the rate, and takes no more threads than the advice's rule would (`BARGAIN`).
 
 `python -m bench small-objects`: without `--seed` one is drawn, and printed.
 """
@@ -35,14 +35,14 @@ from penstock.tuning.streams import steady_rate_per_second
 from penstock.units import KiB
 from penstock.vocabulary import Demand
 
-WORLDS = 12  # of each seed
+WORLDS = 12  # per seed
 SEEN_AT = (6, 12)
-ASKED = 0.93  # of the best of the ladder, after the last of them
+ASKED = 0.93  # the target after the last trials, of the ladder's best
 LADDER = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64, 96, 128, 192, 256)
 _FIRST_AT = datetime(2026, 1, 5, tzinfo=UTC)
-_LONG_SECONDS = 120.0  # of a run by which advice is judged
+_LONG_SECONDS = 120.0  # of the runs that judge advice
 _LONG_COUNT_MAX = 20_000
-_REFUSED_SOONER = 0.3  # of the time of a request that is admitted
+_REFUSED_SOONER = 0.3  # a refusal's time over that of an admitted request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ CLIENTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Store:
-    """What is true of one store, and of who asks it."""
+    """The truth about one store and its client."""
 
     depth: float
     rate_per_second: float
@@ -73,7 +73,7 @@ class Store:
 
 
 def fresh_store(seed: int, index: int) -> Store:
-    """A store that nobody has looked at."""
+    """A store that nobody has tuned against."""
     rng = random.Random(f"{seed} {index}")
     between = partial(log_uniform, rng)
     return Store(
@@ -88,13 +88,13 @@ def fresh_store(seed: int, index: int) -> Store:
 
 @dataclass(slots=True)
 class Ran:
-    """What came of a run."""
+    """The result of a run."""
 
     seconds: float = 0.0
     moved_count: int = 0
     refused_count: int = 0
     has_failed: bool = False
-    moved_seconds: list[float] = field(default_factory=list)  # when each object was there
+    moved_seconds: list[float] = field(default_factory=list)  # when each object had arrived
 
 
 def run_client(
@@ -106,13 +106,13 @@ def run_client(
     is_endless: bool = False,
     rate_limit_per_second: float = inf,
 ) -> Ran:
-    """Move so many objects with so many threads; where one is given up for good, all of it fails.
+    """Move this many objects with this many threads; if one is given up, the whole run fails.
 
-    Without end nothing waits for the last ones, and what is given up for good is only lost.
+    An endless run does not wait for the last objects, and loses only those that are given up.
     """
     rng, patience, found = random.Random(seed), CLIENTS[store.client], Ran()
     level, counted_at, allowed_at, left = store.depth, 0.0, 0.0, object_count
-    # When each asks again, and how often it was refused.
+    # When each thread tries again, and how often it was refused.
     free = [(0.0, thread, 0) for thread in range(thread_count)]
     heapq.heapify(free)
     while free:
@@ -150,13 +150,13 @@ def run_client(
 
 
 def goodput(store: Store, thread_count: int, *, rate_limit_per_second: float = inf) -> float:
-    """Objects a second of long runs, past what is admitted at once; what is given up for good is no good."""
+    """Objects per second in long runs, beyond the initial burst; objects given up do not count."""
     run = long_run(store, thread_count, rate_limit_per_second)
     return run.moved_count / run.seconds
 
 
 def long_run(store: Store, thread_count: int, rate_limit_per_second: float) -> Ran:
-    """What a stream comes to that is broken off."""
+    """An interrupted endless stream."""
     most = min(store.rate_per_second, thread_count / store.request_seconds, rate_limit_per_second)
     count = int(min(_LONG_SECONDS * most + 10 * store.depth, _LONG_COUNT_MAX))
     return run_client(
@@ -182,7 +182,7 @@ class Judged:
 
 
 def judge_store(job: tuple[int, int]) -> list[Judged]:
-    """Twelve trials, looked at twice."""
+    """Twelve trials, judged twice."""
     seed, index = job
     store, trials, found = fresh_store(seed, index), list[Trial](), list[Judged]()
     known = {count: goodput(store, count) for count in LADDER}
@@ -242,7 +242,7 @@ def _judged(store: Store, task: Task, trials: list[Trial], known: dict[int, floa
 
 
 def by_the_rule(known: dict[int, float]) -> int:
-    """How many threads are advised where it is known what each number of them reaches."""
+    """The thread count that the rule advises if the result of each is known."""
     counts = list(known)
     rank = BARGAIN.rank(np.array([known[count] for count in counts]), np.log(counts))
     return counts[int(np.argmin(rank))]

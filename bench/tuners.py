@@ -1,7 +1,7 @@
-"""Knows the tuners that others published, behind one interface, as faithfully as a row of whole probes allows.
+"""Knows published tuners behind one interface, as faithfully as a sequence of whole probes allows.
 
-A tuner is asked for a setting, told what was measured, and asked again; at any moment it can be asked what it would
-recommend. What it may know beforehand is a `SurfaceDescription`.
+A tuner is asked for a setting, told the measurement, and asked again; at any time it can be asked for its
+recommendation. It may know a `SurfaceDescription` beforehand.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class Tuner(Protocol):
         ...
 
     def tell(self, observation: S3Observation) -> None:
-        """What the probe found."""
+        """The probe's result."""
         ...
 
     def recommend(self) -> BenchSetting:
-        """What it would advise now."""
+        """Its current advice."""
         ...
 
 
@@ -67,13 +67,13 @@ class RandomSearch(_BestObserved):
 
 
 class PowersOfTwo(_BestObserved):
-    """Powers of two as an operator would go: threads at 16 MiB, coarse first, then part sizes at the best."""
+    """Powers of two as an operator would try them: threads at 16 MiB, coarse first, then part sizes at the best."""
 
     THREADS = (16, 64, 4, 256, 32, 128, 8, 2, 1, 512, 1024)
     PARTS_MIB = (64, 8, 32, 128, 5, 256, 512)
 
     def ask(self, seed: int) -> BenchSetting:
-        """The next of the list; when all is done, the best again."""
+        """The next of the list; at its end, the best again."""
         del seed
         threads = [n for n in self.THREADS if n <= self.limits.thread_count_max]
         index = len(self.told)
@@ -112,7 +112,7 @@ class Boto3Default(_Rule):
 
 
 class CrtRule(_Rule):
-    """The Common Runtime's: a connection for each 0.4 Gbit/s of the target, at least 10; unknown is 10."""
+    """The Common Runtime's rule: a connection for each 0.4 Gbit/s of the target, at least 10; 10 Gbit/s if unknown."""
 
     def recommend(self) -> BenchSetting:
         """Connections and part size."""
@@ -124,7 +124,7 @@ class CrtRule(_Rule):
 
 
 class AwsRequestRule(_Rule):
-    """The guideline: a request for each 85-90 MB/s of the NIC, parts of 8-16 MB; unknown is 10 Gbit/s."""
+    """AWS's guideline: a request for each 85-90 MB/s of the NIC, parts of 8-16 MB; 10 Gbit/s if unknown."""
 
     def recommend(self) -> BenchSetting:
         """One request for each 87.5 MB/s."""
@@ -141,7 +141,7 @@ class S3fsBlocks(_Rule):
 
 
 class AzCopyClimb:
-    """AzCopy's AUTO: times 4 while that brings a fifth of linear speed-up, back off, smaller steps, lock."""
+    """AzCopy's AUTO: times 4 while that gains a fifth of linear speed-up; then back off, smaller steps, lock."""
 
     def __init__(self, description: SurfaceDescription) -> None:
         self.limits = description.limits
@@ -155,16 +155,16 @@ class AzCopyClimb:
         self.is_at_ceiling = False
 
     def ask(self, seed: int) -> BenchSetting:
-        """Where the climb stands, with parts of 8 MiB."""
+        """The current thread count, with parts of 8 MiB."""
         del seed
         return self.limits.clip(self.thread_count, 8 * MiB)
 
     def recommend(self) -> BenchSetting:
-        """Where it stands is what it uses."""
+        """Its current setting."""
         return self.ask(0)
 
     def tell(self, observation: S3Observation) -> None:
-        """One measurement: of a climb, or of the place it fell back to."""
+        """One measurement: of a climb, or of the setting it fell back to."""
         if self.is_locked:
             return
         speed = observation.throughput_bytes_per_second
@@ -199,7 +199,7 @@ class AzCopyClimb:
 
 
 class MinioAutotune(_BestObserved):
-    """MinIO's speedtest: from 32, half as many again until the gain is below 2.5 % or the speed falls."""
+    """MinIO's speedtest: from 32, half as many more until the gain is below 2.5 % or the speed falls."""
 
     def __init__(self, description: SurfaceDescription) -> None:
         super().__init__(description)
@@ -207,7 +207,7 @@ class MinioAutotune(_BestObserved):
         self.is_done = False
 
     def ask(self, seed: int) -> BenchSetting:
-        """The next rung, or where it stopped."""
+        """The next step, or where it stopped."""
         del seed
         return self.limits.clip(self.thread_count, 16 * MiB)
 
@@ -225,11 +225,11 @@ class MinioAutotune(_BestObserved):
             )
 
 
-WINSOR_LOG = 3.5  # what is worse than the best by more than this teaches nothing further
+WINSOR_LOG = 3.5  # a result worse than the best by more than this is clipped
 
 
 class SkoptGaussianProcess(_BestObserved):
-    """scikit-optimize set up well: logarithms, EI, five Latin hypercube points, posterior-mean advice."""
+    """scikit-optimize well configured: logarithms, EI, five Latin hypercube points, posterior-mean advice."""
 
     optimizer: Any = None
 
@@ -324,7 +324,7 @@ class OptunaTpe(_BestObserved):
         return limits.even(n, s)
 
     def tell(self, observation: S3Observation) -> None:
-        """The logarithm, so that slow settings do not flatten the rest."""
+        """The logarithm, so that slow settings do not dominate."""
         super().tell(observation)
         self.study.tell(self.trial, log(observation.throughput_bytes_per_second))
 
@@ -342,7 +342,7 @@ BASELINES: dict[str, TunerFactory] = {
 }
 
 
-# Those who only read.
+# Tuners for downloads only.
 READERS: dict[str, TunerFactory] = {"s3fs-blocks": S3fsBlocks}
 
 
@@ -352,11 +352,11 @@ def penstock(description: SurfaceDescription) -> PenstockTuner:
 
 
 def penstock_peak(description: SurfaceDescription) -> PenstockTuner:
-    """The same for who wants the most throughput, whatever it takes."""
+    """The product with the objective of peak throughput."""
     return PenstockTuner(description.context, description.limits, objective=Objective.PEAK)
 
 
 def tuners(operation: str = "s3_upload") -> dict[str, TunerFactory]:
-    """Everyone who does this, the product first."""
+    """All tuners for an operation, the product first."""
     own: dict[str, TunerFactory] = {"penstock": penstock, "penstock-peak": penstock_peak}
     return {**own, **BASELINES, **(READERS if operation == "s3_download" else {})}

@@ -1,7 +1,7 @@
-"""Knows how old the oldest undeleted message grows when a deleter is about as fast as what arrives: a random walk.
+"""Knows how old the oldest undeleted message grows if a deleter is about as fast as the arrivals: a random walk.
 
-Many long runs at once, by Lindley's recursion W' = max(0, W + delete - gap) in its summed form, for arrivals one by
-one. Duplicates are left out, so ages are true up to the visibility timeout and no further.
+Many long runs at once, by Lindley's recursion W' = max(0, W + delete - gap) in its summed form, for single arrivals.
+Duplicates are left out, so ages are valid only up to the visibility timeout.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def oldest_undeleted_seconds(
     sample_seconds: float,
     seed: int,
 ) -> NDArray[np.float64]:
-    """The age at every sample of one run; `variation` is that of gaps and of deletes (gamma)."""
+    """The age at every sample of one run; `variation` is the coefficient of variation of gaps and deletes (gamma)."""
     rng = np.random.default_rng(seed)
     count = int(duration_seconds * arrival_rate_per_second * 1.02)
     shape = 1.0 / variation**2

@@ -1,9 +1,8 @@
-"""Knows the SQS figures that penstock is judged by: its advice where a queue collapsed, and the warning.
+"""Knows the SQS figures by which penstock is judged: its advice for a queue that collapsed, and its warning.
 
-`python -m bench sqs-delivery` prints them; the tests hold the same functions to their bounds in a quicker form. All
-is virtual time: the measuring application on the lab's SQS, which shares no formula with the models. The collapse
-itself, how it is rescued, and the rules that were published with it, are experiments (`penstock measure run sqs-blast
---lab`).
+`python -m bench sqs-delivery` prints them; tests check the same functions in a faster form. Everything is in virtual
+time: the measuring application on the lab's SQS, which shares no formula with the models. The collapse itself, its
+rescue, and the rules published with it are experiments (`penstock measure run sqs-blast --lab`).
 """
 
 from __future__ import annotations
@@ -41,18 +40,18 @@ from penstock.trial.simulated_host import World
 from penstock.vocabulary import Demand
 
 HOUR = 3600.0
-HELD_OUT_WORLDS = range(400, 440)  # no model was ever tuned on these
+HELD_OUT_WORLDS = range(400, 440)  # no model was tuned on these
 _APPLIED_SECONDS = 6.5  # of an application: five whole seconds after the first
 
 
 def advised(found: SqsPlan, rate_per_second: float, *, long_polls: bool = False) -> Conduct:
-    """The application that heeds a plan. The seed's server knew no long polls, so they are not used."""
+    """The application that follows a plan. The original server had no long polls, so they are off by default."""
     conduct = advised_conduct(found, rate_per_second)
     return replace(conduct, polls_only_when_sent=not long_polls, long_polls=long_polls)
 
 
 def under_advice(world: World, conditions: Conditions, *, duration_seconds: float) -> Tally:
-    """The same server with what penstock plans for it."""
+    """The same server with penstock's plan."""
     conduct = advised(plan(conditions), conditions.message_rate_per_second)
     return play(world, conduct, duration_seconds, seed=1)
 
@@ -63,7 +62,7 @@ WEST_CONDITIONS = replace(SEED_CONDITIONS, delivery_latency_seconds=0.300, laten
 def behind_a_receive_window(
     load: float, *, outages: tuple[tuple[float, float], ...] = (), duration_seconds: float = HOUR
 ) -> tuple[Tally, float]:
-    """Blast with nothing but the receive window, and the deleter's capacity."""
+    """Blast with only a receive window; and the deleter's capacity."""
     world = replace(with_actions(SEED_WORLD, delete=timed(0.020 * load)), deleter_outages=outages)
     loop = DeleteLoop(
         arrival_rate_per_second=50.0, delete_rate_per_second=50.0 / load, visibility_timeout_seconds=30.0
@@ -77,7 +76,7 @@ def behind_a_receive_window(
 
 
 def heals(load: float, stop_seconds: float) -> bool:
-    """Whether a queue heals from a stop of its deleter, at a quarter of the seed's rate, which makes no difference."""
+    """Whether a queue recovers from a stop of its deleter, at a quarter of the original rate, which changes nothing."""
     queue = replace(
         SEED_WORLD.queue,
         send=timed(0.080, variation=0.1),
@@ -90,7 +89,7 @@ def heals(load: float, stop_seconds: float) -> bool:
 
 
 def basin_seconds(load: float) -> float:
-    """The longest stop of the deleter that heals, by bisection between 25 and 45 s."""
+    """The longest stop of the deleter from which it recovers, by bisection between 25 and 45 s."""
     low, high = 25.0, 45.0
     for _ in range(7):
         middle = (low + high) / 2
@@ -100,7 +99,7 @@ def basin_seconds(load: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Warnings:
-    """How a level of the age did as an alarm."""
+    """How a level of the oldest age performs as an alarm."""
 
     alarm_count: int
     collapse_count: int
@@ -144,7 +143,7 @@ def _first(holds: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> int | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quality:
-    """How predictions of one measure fared: median relative error, and how often 90 % intervals held."""
+    """The predictions of one measure: median relative error, and coverage of 90 % intervals."""
 
     error_median: float
     coverage: float
@@ -152,11 +151,9 @@ class Quality:
 
 
 def prediction_quality(world_seeds: Sequence[int]) -> dict[str, Quality]:
-    """Fit to probes of the ramp and of some settings in each world; predict what an application gets of others.
+    """Fit to probes of the ramp and of some settings in each world; predict an application's results at others.
 
-    Half of those are at full speed, half at part of it.
-
-    Keys: goodput, latency_mean, latency_p99.
+    Half of those are at full speed, half at part of it. Keys: goodput, latency_mean, latency_p99.
     """
     model = SqsDeliveryModel()
     ratios: dict[str, list[float]] = {"goodput": [], "latency_mean": [], "latency_p99": []}
@@ -199,7 +196,7 @@ def prediction_quality(world_seeds: Sequence[int]) -> dict[str, Quality]:
 
 
 def run(*, long: bool) -> dict[str, object]:
-    """Print every figure; the long form takes the full durations and all seeds."""
+    """Print every figure; the long form uses the full durations and all seeds."""
     figures: dict[str, object] = {}
     hours = 8 * HOUR if long else HOUR
     figures["advised"] = _row(under_advice(SEED_WORLD, SEED_CONDITIONS, duration_seconds=hours))

@@ -1,8 +1,8 @@
-"""Knows how soon tuners find how to drive an unknown queue: the regret of their advice after 6, 10 and 20 probes.
+"""Knows how soon tuners learn to drive an unknown queue: the regret of their advice after 6, 10 and 20 probes.
 
-`python -m bench sqs-choosing` prints the table. Each world has its own request times, costs of batches, chance and
-client; the truth is the best goodput that any setting reached in it, of a coarse grid and of all that was tried. The
-second half of the worlds is held out: nothing was ever changed to do better in them.
+`python -m bench sqs-choosing` prints the table. Each world has its own request times, costs of batches, variation and
+client; the truth is the best goodput of any setting in it, from a coarse grid and from everything tried. The second
+half of the worlds is held out: nothing was ever changed to do better in them.
 """
 
 from __future__ import annotations
@@ -25,41 +25,41 @@ from penstock.vocabulary import Observation
 PROBE_COUNTS = (6, 10, 20)
 WORLD_COUNT = 24
 _MODEL = SqsDeliveryModel()
-_CLIENT_SECONDS_PER_REQUEST = (1.5e-3, 5e-3)  # a modest core, so that a client's limit is within reach
+_CLIENT_SECONDS_PER_REQUEST = (1.5e-3, 5e-3)  # a slow core, so that the client can be the limit
 _SENDERS_MAX = 48
-_FIRST_POINTS = 4  # at random, before a Gaussian process says anything
+_FIRST_POINTS = 4  # random points before the Gaussian process
 
 
 class Tuner(Protocol):
-    """What is asked for a probe, told what it found, and asked for advice."""
+    """Is asked for a probe, told its result, and asked for advice."""
 
     def ask(self) -> SqsDeliverySetting:
         """The next probe."""
         ...
 
     def tell(self, observation: Observation[SqsDeliverySetting]) -> None:
-        """What it found."""
+        """Its result."""
         ...
 
     def advice(self) -> SqsDeliverySetting:
-        """What it would advise now."""
+        """Its current advice."""
         ...
 
 
 class Penstock(Learner):
-    """The two calls that the daemon makes."""
+    """The daemon's two calls."""
 
     def __init__(self, seed: int, *, keeps_advice: bool = False) -> None:
         super().__init__(_MODEL, CONTEXT, seed=seed)
         self._keeps_advice = keeps_advice
 
     def ask(self) -> SqsDeliverySetting:
-        """The plan of a deliberation over all that was seen."""
+        """The plan of a deliberation over everything seen."""
         setting: SqsDeliverySetting = self.planned().setting
         return setting
 
     def advice(self) -> SqsDeliverySetting:
-        """The recommendation for as much as there is."""
+        """The recommendation for the highest possible rate."""
         if not self._keeps_advice:
             self._standing = None
         setting: SqsDeliverySetting = self.recommended().setting
@@ -70,7 +70,7 @@ class Penstock(Learner):
 
 
 class _BestSeen:
-    """Advises the best of what it measured."""
+    """Advises the best setting that it measured."""
 
     def __init__(self) -> None:
         self._seen: list[Observation[SqsDeliverySetting]] = []
@@ -85,19 +85,19 @@ class _BestSeen:
 
 
 class RandomSearch(_BestSeen):
-    """Stable settings at random."""
+    """Random stable settings."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()
         self._rng = random.Random(seed)
 
     def ask(self) -> SqsDeliverySetting:
-        """Any."""
+        """A random one."""
         return a_setting(self._rng.randrange(10**9))
 
 
 class GaussianProcess(_BestSeen):
-    """scikit-optimize over the logarithm of the senders and the batch, knowing nothing of queues."""
+    """scikit-optimize over the logarithms of senders and batch, without knowledge of queues."""
 
     def __init__(self, seed: int) -> None:
         from skopt import Optimizer
@@ -114,31 +114,31 @@ class GaussianProcess(_BestSeen):
         return driven(*self._point)
 
     def tell(self, observation: Observation[SqsDeliverySetting]) -> None:
-        """It minimises."""
+        """Negated, because it minimises."""
         super().tell(observation)
         self._optimizer.tell(self._point, -_MODEL.measured_value(observation))
 
 
 class Fixed:
-    """One setting for everything, as a pool of ten connections is by default."""
+    """One setting for everything, like a default pool of ten connections."""
 
     def __init__(self, setting: SqsDeliverySetting) -> None:
         self._setting = setting
 
     def ask(self) -> SqsDeliverySetting:
-        """The same."""
+        """The same setting."""
         return self._setting
 
     def tell(self, observation: Observation[SqsDeliverySetting]) -> None:
         """Learns nothing."""
 
     def advice(self) -> SqsDeliverySetting:
-        """The same."""
+        """The same setting."""
         return self._setting
 
 
 def driven(sender_count: int, batch: int) -> SqsDeliverySetting:
-    """So many senders, receivers and deleters, with windows wide enough to cost nothing."""
+    """This many senders, receivers and deleters, with windows wide enough to cost nothing."""
     return SqsDeliverySetting(
         sender_thread_count=sender_count,
         receiver_thread_count=sender_count + 1,
@@ -161,7 +161,7 @@ TUNERS: dict[str, Callable[[int], Tuner]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """What one tuner advised in one world after so many probes."""
+    """What one tuner advised in one world after this many probes."""
 
     tuner: str
     world_seed: int
@@ -172,7 +172,7 @@ class Advice:
 
 
 def choosing_world(world_seed: int) -> World:
-    """A world whose client cannot make any number of requests."""
+    """A world whose client is limited in its requests."""
     spent = random.Random(world_seed + 10**6).uniform(*_CLIENT_SECONDS_PER_REQUEST)
     return replace(a_world(world_seed), client_seconds_per_request=spent)
 

@@ -1,12 +1,12 @@
-"""Knows how penstock's advice for a queue compares with what users pick instead, on a real SQS server.
+"""Knows how penstock's advice for a queue compares with what users choose instead, on a real SQS server.
 
-`python -m bench sqs-real` lets one measuring application drive an ElasticMQ with real requests, once for each policy:
-all are offered the same messages at the same times, all poll long, and only the policy
-differs. Deletes take what they took in the published campaign, and stop for three visibility timeouts on the way. Where
-that server cannot be built, the lab's own stands in, and the figures say so.
+`python -m bench sqs-real` lets one measuring application drive an ElasticMQ with real requests, once for each policy.
+All are offered the same messages at the same times and use long polls; only the policy differs. Deletes take as long as
+in the published campaign, and stop for three visibility timeouts on the way. If that server cannot be built, the lab's
+own takes its place, and the figures say so.
 
-A message's latency begins when it was offered, not when it was sent: what a policy keeps waiting, for a batch or for
-a window, counts.
+A message's latency begins when it is offered, not when it is sent, so that what a policy holds back, for a batch or a
+window, counts.
 """
 
 from __future__ import annotations
@@ -47,32 +47,32 @@ PENSTOCK = "penstock"
 ADAPTIVE = "botocore adaptive retries"
 RATE_PER_SECOND = 50.0
 VISIBILITY_TIMEOUT_SECONDS = 3
-DELETE = ActionTruth(request_seconds=0.016286, message_seconds=0.004)  # on top of what the server takes
-SECONDS_MAX = {False: 290.0, True: 900.0}  # of everything, by form: short, long
-GOODPUT_MARGIN = 0.005  # what differs less is the same
-LATENCY_MARGIN_SECONDS = 0.005  # as above; on a busy machine requests of 5 ms differ by that from run to run
-_WARM_UP_SECONDS = 5.0  # a Java server compiles what is called often
+DELETE = ActionTruth(request_seconds=0.016286, message_seconds=0.004)  # in addition to the server's time
+SECONDS_MAX = {False: 290.0, True: 900.0}  # for the whole benchmark, by form: short, long
+GOODPUT_MARGIN = 0.005  # smaller differences count as equal
+LATENCY_MARGIN_SECONDS = 0.005  # likewise: on a busy machine, requests of 5 ms vary by that from run to run
+_WARM_UP_SECONDS = 5.0  # a Java server first compiles what is called often
 _SEED = 1
 
 Controller: TypeAlias = Callable[[Sequence[float], Conduct], Conduct]
-"""An adaptive application: the conduct that follows from the last second's send times and the conduct so far."""
+"""An adaptive application: computes its conduct from the last second's send times and its previous conduct."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """What happens to every policy."""
+    """What every policy meets."""
 
     seconds: float
     deletes_stop_at_seconds: float
     deletes_go_on_at_seconds: float
     offered_per_second: float = RATE_PER_SECOND
-    stated_per_second: float = RATE_PER_SECOND  # the rate that penstock is asked to plan for
+    stated_per_second: float = RATE_PER_SECOND  # the rate that penstock's plan is for
     visibility_timeout_seconds: int = VISIBILITY_TIMEOUT_SECONDS
     delete: ActionTruth = DELETE
 
     @property
     def end_begins_at_seconds(self) -> float:
-        """The last half of what follows the stop: what a policy has come to."""
+        """The second half of the time after the stop, which shows where a policy ends up."""
         return (self.deletes_go_on_at_seconds + self.seconds) / 2.0
 
 
@@ -85,14 +85,14 @@ COURSES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """How one policy did."""
+    """The result of one policy."""
 
     name: str
     why: str
     goodput_messages_per_second: float  # deleted for good
     goodput_before_the_stop: float
     goodput_at_the_end: float
-    latency_seconds_mean: float  # from the offer to the first receive, of what was received
+    latency_seconds_mean: float  # from the offer to the first receive, of received messages
     latency_seconds_p99: float
     latency_seconds_mean_before_the_stop: float
     duplicate_count: int
@@ -104,12 +104,12 @@ class Score:
 
     @property
     def has_collapsed(self) -> bool:
-        """Whether at the end more copies come than messages go."""
+        """Whether at the end more copies arrive than messages are deleted."""
         return self.duplicates_per_second_at_the_end > self.goodput_at_the_end
 
 
 def gradient_limit() -> Controller:
-    """An adaptive limit of concurrent sends in the manner of Gradient2: short against long round-trip time."""
+    """An adaptive limit on concurrent sends like Gradient2: short against long round-trip time."""
     long_seconds = 0.0
     limit = 1.0
 
@@ -128,7 +128,7 @@ def gradient_limit() -> Controller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contender:
-    """Somebody's way to drive the queue."""
+    """One policy for driving the queue."""
 
     name: str
     conduct: Conduct
@@ -137,14 +137,14 @@ class Contender:
 
 
 class Surroundings:
-    """A queue whose deletes are slow and stop for a while; it notes how old each message is when it first arrives.
+    """A queue whose deletes are slow and stop for a while; records each message's age at its first arrival.
 
-    Satisfies `Messages`. The stop, and the offers, count from `begin`; before it deletes are slow and never stop.
+    Satisfies `Messages`. Stop and offers count from `begin`; before it deletes are slow and never stop.
     """
 
     def __init__(self, messages: Messages, clock: Clock, course: Course, bodies: Bodies) -> None:
         self.latencies: list[tuple[float, float]] = []  # (received at, since it was offered), seconds
-        self.send_seconds: list[float] = []  # of the requests since the last sample
+        self.send_seconds: list[float] = []  # of requests since the last sample
         self._messages = messages
         self._clock = clock
         self._course = course
@@ -153,11 +153,11 @@ class Surroundings:
         self._began_seconds: float | None = None
 
     def begin(self) -> None:
-        """The course begins."""
+        """Start the course."""
         self._began_seconds = self._clock.monotonic_seconds()
 
     async def send(self, url: str, bodies: Sequence[str], *, group_ids: Sequence[str] = ()) -> int:
-        """As it is, timed."""
+        """Pass it on, timed."""
         began_seconds = self._clock.monotonic_seconds()
         try:
             return await self._messages.send(url, bodies, group_ids=group_ids)
@@ -165,7 +165,7 @@ class Surroundings:
             self.send_seconds.append(self._clock.monotonic_seconds() - began_seconds)
 
     async def receive(self, url: str, *, message_count_max: int, wait_seconds: int) -> list[ReceivedMessage]:
-        """As it is; the first copy of each message is noted."""
+        """Pass it on; record the first copy of each message."""
         messages = await self._messages.receive(
             url, message_count_max=message_count_max, wait_seconds=wait_seconds
         )
@@ -193,7 +193,7 @@ class Surroundings:
 
 
 def policies(course: Course) -> list[Contender]:
-    """Each with what there is to send, and otherwise its own defaults; penstock's is planned from what it measures."""
+    """The policies, each with the offered rate and its own defaults; penstock's is planned from its measurements."""
     offered = replace(BLAST, offered_per_second=course.offered_per_second, long_polls=True)
     rules = replace(
         RATE_CONTROLLED,
@@ -206,7 +206,7 @@ def policies(course: Course) -> list[Contender]:
         Contender(
             name="published rules",
             conduct=rules,
-            # Where the server is near, for there the window is wide.
+            # This holds for a near server, where the window is wide.
             why="hardly a copy, but one deleter that is too slow never makes up for the stop",
         ),
         Contender(
@@ -239,7 +239,7 @@ def policies(course: Course) -> list[Contender]:
         ),
         Contender(
             name=PENSTOCK,
-            conduct=offered,  # until it is planned
+            conduct=offered,  # until its plan is made
             why="deleters with room, and windows on both sides of the queue",
         ),
     ]
@@ -251,7 +251,7 @@ async def compete(queues: MessageQueues, clock: Clock, contender: Contender, cou
     surroundings = Surroundings(queues, clock, course, bodies)
     label = contender.name.replace(" ", "-").replace("'", "")
     timeout_seconds = course.visibility_timeout_seconds
-    name = f"contest-{label}-{uuid.uuid4().hex[:8]}"  # a name cannot be used again for a minute
+    name = f"contest-{label}-{uuid.uuid4().hex[:8]}"  # SQS refuses to reuse a name for a minute
     url = await queues.create_queue(name, {"VisibilityTimeout": str(timeout_seconds)})
     try:
         conduct, queue = contender.conduct, BoundQueue(surroundings, url)
@@ -259,7 +259,7 @@ async def compete(queues: MessageQueues, clock: Clock, contender: Contender, cou
             conditions = await RoundTrips(queue, clock, DeleteBrake(clock)).conditions(
                 course.offered_per_second, visibility_timeout_seconds=timeout_seconds
             )
-            # Asked to be as soon as those that wait for no batch, so that goodputs are compared at the same latency.
+            # The plan must be as fast as policies without batches, so that goodputs are compared at the same latency.
             wanted = replace(
                 conditions,
                 message_rate_per_second=course.stated_per_second,
@@ -283,7 +283,7 @@ async def compete(queues: MessageQueues, clock: Clock, contender: Contender, cou
 def _steering(
     contender: Contender, application: MeasurementApplication, surroundings: Surroundings
 ) -> Callable[[Sample], None]:
-    """What a policy that adapts does each second, from the send times that it has seen."""
+    """What an adaptive policy does each second, based on observed send times."""
     conduct = contender.conduct
 
     def steer(_sample: Sample) -> None:
@@ -305,9 +305,9 @@ def score(
     latencies: Sequence[tuple[float, float]],
     course: Course,
 ) -> Score:
-    """What a run came to; latencies are (received at, latency) in seconds."""
+    """The result of a run; latencies are (received at, latency) in seconds."""
     total, stop = tally.total, course.deletes_stop_at_seconds
-    # A sample comes a little after its second, and the last one may not come at all.
+    # A sample comes slightly after its second, and the last one may be missing.
     before = 0.5, round(stop) + 0.5
     end = round(course.end_begins_at_seconds) + 0.5, round(course.seconds) - 0.5
     offered_count = int(course.offered_per_second * tally.duration_seconds)
@@ -330,7 +330,7 @@ def score(
 
 
 def is_ahead(ours: Score, other: Score) -> bool:
-    """Carries more through the whole course, and comes no later while nothing is wrong."""
+    """Whether it carries more through the whole course, and is no slower while nothing is wrong."""
     more = ours.goodput_messages_per_second / max(other.goodput_messages_per_second, 1e-9)
     later_seconds = ours.latency_seconds_mean_before_the_stop - other.latency_seconds_mean_before_the_stop
     return more > 1.0 + GOODPUT_MARGIN and later_seconds <= LATENCY_MARGIN_SECONDS
@@ -345,7 +345,7 @@ def _quantile(values: Sequence[float], fraction: float) -> float:
 
 
 def run(*, long: bool = False) -> dict[str, Any]:
-    """Let every policy through the course, print the table, keep it under `results/`."""
+    """Run every policy through the course, print the table, keep it under `results/`."""
     began = time.monotonic()
     scores: list[Score] = []
     gaps: dict[str, str] = {}
@@ -360,7 +360,7 @@ def run(*, long: bool = False) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _sqs(directory: Path) -> Iterator[tuple[str, str]]:
-    """(whose, URL) of an ElasticMQ, or, where it cannot be built, of the lab's own SQS."""
+    """The name and URL of an ElasticMQ, or, if it cannot be built, of the lab's own SQS."""
     with contextlib.ExitStack() as stage:
         try:
             found = "ElasticMQ", stage.enter_context(servers.sqs_server(directory))
@@ -399,7 +399,7 @@ async def _contest(
 
 @contextlib.asynccontextmanager
 async def _client(name: str, url: str) -> AsyncIterator[AwsMessageQueues]:
-    """The measuring application's own client, and for adaptive retries one as botocore makes it."""
+    """The measuring application's own client; for adaptive retries, one as botocore makes it."""
     key, secret = CREDENTIALS["AWS_ACCESS_KEY_ID"], CREDENTIALS["AWS_SECRET_ACCESS_KEY"]
     if name != ADAPTIVE:
         access = Access(

@@ -1,7 +1,7 @@
-"""Knows how to hold an application, or a probe, against a simulated queue: in virtual time, with a host of its own.
+"""Knows how to run an application, or a probe, against a simulated queue: in virtual time, with a host of its own.
 
-The service and its client's host are the lab's, the application and the probe are penstock's own. What is added here is
-a host with one core that makes all requests, and deleters that stop.
+Service and client host are the lab's, application and probe are penstock's. This file adds a host with one core that
+makes all requests, and deleters that stop.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, kw_only=True)
 class HinderedWorld(World):
-    """The truth about a queue and a host that is in the application's way."""
+    """The truth about a queue, and about a host that hinders the application."""
 
-    client_seconds_per_request: float = 0.0  # one core makes all requests, one after the other
+    client_seconds_per_request: float = 0.0  # one core makes all requests in turn
     deleter_outages: tuple[tuple[float, float], ...] = ()  # (start, end) in seconds
 
 
 def with_actions(world: World, **actions: ActionTruth) -> HinderedWorld:
-    """The same with other request times of `send`, `receive` or `delete`."""
+    """The same with other request times for `send`, `receive` or `delete`."""
     return HinderedWorld(queue=replace(world.queue, **actions))  # type: ignore[arg-type]
 
 
 class _HinderedHost(Host):
-    """The lab's queues as that host reaches them."""
+    """The lab's queues as seen from that host."""
 
     def __init__(self, world: World, clock: VirtualClock, *, seed: int) -> None:
         super().__init__(world, clock, seed=seed)
@@ -55,14 +55,14 @@ class _HinderedHost(Host):
         self._core_free_seconds = 0.0
 
     async def delete(self, url: str, receipt_handles: Sequence[str]) -> int:
-        """Not during an outage."""
+        """Waits for the end of an outage."""
         for start_seconds, end_seconds in self._hindrance.deleter_outages:
             if start_seconds <= self._clock.monotonic_seconds() < end_seconds:
                 await asyncio.sleep(end_seconds - self._clock.monotonic_seconds())
         return await super().delete(url, receipt_handles)
 
     async def _made(self, request: Callable[[], Awaitable[ResultT]]) -> ResultT:
-        """Behind the requests before it on the one core."""
+        """Waits for earlier requests on the one core."""
         now = self._clock.monotonic_seconds()
         busy_seconds = self._hindrance.client_seconds_per_request
         self._core_free_seconds = max(self._core_free_seconds, now) + busy_seconds
@@ -72,7 +72,7 @@ class _HinderedHost(Host):
 
 
 def play(world: World, conduct: Conduct, duration_seconds: float, *, seed: int) -> Tally:
-    """The measuring application in this world, until it is unresponsive."""
+    """The measuring application in this world, until it is unresponsive or its time is over."""
 
     async def story(clock: VirtualClock) -> Tally:
         host = _HinderedHost(world, clock, seed=seed)
@@ -125,7 +125,7 @@ def observe(
 
 
 def a_world(seed: int) -> HinderedWorld:
-    """A queue and a client as they may be: request times, batches, chance, propagation and the client's core."""
+    """A random queue and client: request times, batches, variation, propagation and the client's core."""
     rng = random.Random(seed)
     typical_seconds = 10 ** rng.uniform(-2.2, -1.4)  # 6 to 40 ms
     variation = rng.uniform(0.2, 0.7)
@@ -146,7 +146,7 @@ def a_world(seed: int) -> HinderedWorld:
 
 
 def a_setting(seed: int) -> SqsDeliverySetting:
-    """A stable setting that nobody chose for a reason."""
+    """A random stable setting."""
     rng = random.Random(seed)
     senders = round(2 ** rng.uniform(0.0, 3.6))
     batch = rng.choice((1, 2, 4, 7, 10))

@@ -1,7 +1,7 @@
-"""Knows how much faster clients that others wrote are when they are told what penstock exports for them.
+"""Knows how much faster clients that others wrote are with the options that penstock exports for them.
 
-On one shaped link: a few uploads by boto3 teach the optimizer that the daemon uses, and what it then advises is told
-to every client in that client's own words. Measured as in `real_links`, in one form.
+On one shaped link: a few uploads by boto3 teach the daemon's optimizer, and its advice is given to every client in that
+client's own options. Measured as in `real_links`, in a single form.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Knows what moving many files at a time is worth: a folder of equal files and one of all sizes, each in several ways.
+"""Knows what moving many files at a time gains: a folder of equal files and one of all sizes, each in several ways.
 
     python -m bench many-files
 
-A link of known physics, 20 ms away, that gives little to a connection. A few uploads of one large file teach the
-model; its advice reaches the application over the real socket. Then a folder is moved by boto3 as its documentation
-shows, by the pattern for one file, by ten threads as applications often have them, and by `upload_files`: with the
-advice, and with fixed numbers of threads, of which the best is what could have been had.
+A link of known physics, 20 ms away, with slow connections. A few uploads of one large file teach the model; its advice
+reaches the application over the real socket. Then boto3 moves a folder as in its documentation, by the pattern for one
+file, by ten threads as applications often have, and by `upload_files`: with the advice, and with fixed thread counts,
+the best of which is what was possible.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ LINK = LinkTruth(
 )
 BUCKET = "many-files"
 _PROBE_BYTES = 200 * MiB
-_PROBES = ((4, 8), (8, 8), (16, 8), (25, 8), (40, 5), (30, 6))  # threads, MiB a part: beyond the knee, too
+_PROBES = ((4, 8), (8, 8), (16, 8), (25, 8), (40, 5), (30, 6))  # threads, MiB per part; some beyond the knee
 _GRID = (10, 20, 40, 80)
-FOLDERS: Mapping[str, Mapping[int, int]] = {  # size: how many
+FOLDERS: Mapping[str, Mapping[int, int]] = {  # number of files by size
     "equal": {MiB: 500},
     "mixed": {100 * KiB: 300, MiB: 150, 16 * MiB: 6, 64 * MiB: 1},
 }
-# Of a folder, for what moves one after another: its rate is the same.
+# Files of a folder for the ways that move one at a time, whose rate does not depend on the number.
 _ONE_BY_ONE_COUNT = {False: 60, True: 500}
 
 
@@ -90,7 +90,7 @@ def run(*, long: bool = False) -> dict[str, Any]:
         (folder / "observations.json").write_bytes(msgspec.json.encode(list(_probed(folder))))
         stage.enter_context(advice_server(folder))
         stage.enter_context(mock.patch.dict(os.environ, PENSTOCK_SOCKET=str(folder / "penstock.sock")))
-        reporter = Reporter(socket=str(folder / "nobody"))  # what is measured here teaches nothing
+        reporter = Reporter(socket=str(folder / "nobody"))  # keeps these measurements from the daemon
         _say_advice()
         rows = [row for kind in FOLDERS for row in _moved(kind, _made(folder, kind), reporter, long=long)]
     found = {"link": asdict(LINK), "rows": [asdict(row) for row in rows]}
@@ -106,7 +106,7 @@ def _say_advice() -> None:
 
 
 def _probed(folder: Path) -> Iterator[Upload]:
-    """A few uploads of one large file, for the model."""
+    """A few uploads of one large file to teach the model."""
     path = folder / "large"
     path.write_bytes(random.Random(1).randbytes(MiB) * (_PROBE_BYTES // MiB))
     for thread_count, mebibytes in _PROBES:
@@ -167,7 +167,7 @@ def _one_by_one(files: dict[str, str]) -> None:
 
 
 def _advised_one_by_one(files: dict[str, str]) -> None:
-    """The pattern for one file, for each."""
+    """The documented pattern for one file, applied to each."""
     largest = max(Path(path).stat().st_size for path in files)
     client = boto3.client("s3", config=advised.client_config(largest))
     for path, key in files.items():

@@ -1,11 +1,11 @@
-"""Knows whether applications that were heard gain what they were promised: as they are, and then as advised.
+"""Knows whether applications that were heard gain what they were promised: before and after following the advice.
 
     python -m bench promised-gain
 
-Thirty links of random physics, in virtual time. On each, a few probes of the daemon teach its own optimizer; an
-application uploads with threads and parts of its own choosing, and tells of each attempt and call in the datagrams of
-an SDK; what is heard of it is held against the advice as the daemon does. Then the application does as advised. What it
-gained is the ratio of what it moved in some uploads each way, in turns.
+Thirty links of random physics, in virtual time. On each, a few of the daemon's probes teach its own optimizer; an
+application uploads with threads and parts of its own choice, and reports each attempt and call in the datagrams of an
+SDK; these are judged against the advice as the daemon does it. Then the application follows the advice. Its gain is the
+ratio of throughputs over several uploads each way, in turns.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from penstock.vocabulary import UNKNOWN, Context, Estimate, Inconclusive, Place,
 WITHIN_FRACTION_MIN = 0.85
 RUN_COUNT = {False: 30, True: 90}
 PROBE_COUNT = 8
-ROUND_COUNT = 6  # of uploads each way
+ROUND_COUNT = 6  # uploads each way
 _SEED = 1905
 PART_SIZE_BYTES = 8 * MiB  # boto3's
 ROW = OPERATIONS["s3_upload"]
@@ -61,7 +61,7 @@ class Kept:
 
     @property
     def is_within(self) -> bool:
-        """Whether it gained what it was promised."""
+        """Whether its gain was within what was promised."""
         return self.promised.low <= self.gained <= self.promised.high
 
 
@@ -86,7 +86,7 @@ def run(*, long: bool = False) -> dict[str, Any]:
 
 
 def played(number: int) -> Kept | None:
-    """One of the links; None where nothing is promised."""
+    """One of the links; None if nothing is promised."""
     chance = random.Random(f"{_SEED}/{number}")
     found = run_virtually(lambda clock: _played(clock, _truth(chance), chance), start_at=START_AT)
     if found is not None:
@@ -95,7 +95,7 @@ def played(number: int) -> Kept | None:
 
 
 def line(number: int, found: Kept) -> str:
-    """For people."""
+    """A line of output."""
     return (
         f"{number:3d}: {found.thread_count:2d} threads, {found.in_flight_count:4.1f} heard in flight; promised "
         f"{found.promised.expected:.2f} ({found.promised.low:.2f} to {found.promised.high:.2f}), gained "
@@ -131,30 +131,30 @@ async def _played(clock: VirtualClock, truth: LinkTruth, chance: random.Random) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:
-    """What some probes taught the optimizer that the daemon uses."""
+    """What some probes taught the daemon's optimizer."""
 
     advice: Recommendation[S3UploadSetting]
     fit: Fit
 
 
 async def learned(service: S3Service, clock: VirtualClock) -> Learned:
-    """Of this service, in virtual time; it gets its bucket here."""
+    """Learn this service in virtual time; it gets its bucket here."""
     probe, advisor = s3_probe(ROW.name, service, clock), Learner(ROW.model, CONTEXT)
     for _ in range(PROBE_COUNT):
         outcome = await probe.run(advisor.planned())
         if isinstance(outcome, Inconclusive):
-            raise RuntimeError(outcome.reason)  # noqa: TRY004  # the link's fault, not the caller's
+            raise RuntimeError(outcome.reason)  # noqa: TRY004  # caused by the link, not by the caller
         advisor.tell(outcome)
     return Learned(advice=advisor.recommended(), fit=advisor.known)
 
 
 def own_setting(chance: random.Random, thread_counts: Sequence[int]) -> S3UploadSetting:
-    """What an application does by itself, with boto3's parts."""
+    """An application's own choice, with boto3's parts."""
     return S3UploadSetting(thread_count=chance.choice(thread_counts), part_size_bytes=PART_SIZE_BYTES)
 
 
 def kept(known: Learned, apis: Mapping[str, Series], own: S3UploadSetting, gained: float) -> Kept | None:
-    """What was gained, beside what is promised to who is heard so; None where nothing is."""
+    """The gain beside what was promised to an application that was heard so; None if nothing was."""
     advice = known.advice
     verdict = verdict_on(
         apis,
@@ -182,7 +182,7 @@ class _Application:
         self._clock = clock
 
     async def upload(self, setting: S3UploadSetting, hearing: Hearing | None = None) -> float:
-        """How many seconds it took; each part is told of, where somebody hears."""
+        """Upload once; returns the seconds, and reports each part if `hearing` is given."""
         began_seconds = self._clock.monotonic_seconds()
         await self._service.small_request("b")
         upload_id = self._service.shelf.create_upload("b", "k")

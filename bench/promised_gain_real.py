@@ -2,11 +2,11 @@
 
     python -m bench promised-gain-real
 
-boto3 and the AWS CLI upload 512 MiB to versitygw, each through links of random physics (`bench.relay`), with threads of
-their own choosing and heard by what they tell; then as advised. The optimizer that the daemon uses has learned the same
-physics in virtual time before, and how long this server takes to make one object of its parts. Links are slow, so that
-a few cores are no part of what is measured; five run at once. The time is that from the first request at the relay to
-the last answer.
+boto3 and the AWS CLI upload 512 MiB to versitygw, each through links of random physics (`bench.relay`), first with
+threads of their own choice and heard by their own reports, then as advised. Before that, the daemon's optimizer has
+learned the same physics in virtual time, and how long this server takes to complete an object from its parts. The links
+are slow, so that a few cores do not matter; five run at once. The time is from the first request at the relay to the
+last answer.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _AWS_SETTINGS = "[default]\ns3 =\n  max_concurrent_requests = {}\n  multipart_ch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Upload:
-    """What a client is to do."""
+    """One upload for a client."""
 
     url: str
     file: Path
@@ -98,7 +98,7 @@ _CLIENTS = (_boto3, _aws_cli)
 
 
 class _TimedRelay(Relay):
-    """Notes when the first request came, and when the last was answered."""
+    """Notes when the first request arrived, and when the last was answered."""
 
     def __init__(self, target: str, path: S3Service, upstream: aiohttp.ClientSession) -> None:
         super().__init__(target, path, upstream)
@@ -113,7 +113,7 @@ class _TimedRelay(Relay):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Case:
-    """A link, what was learned of it, and how the application uses it by itself."""
+    """A link, what was learned about it, and the application's own setting."""
 
     number: int
     truth: LinkTruth
@@ -123,12 +123,12 @@ class _Case:
 
     @property
     def client(self) -> Callable[[_Upload], list[str]]:
-        """They take turns."""
+        """The clients take turns."""
         return _CLIENTS[self.number % len(_CLIENTS)]
 
 
 def run(*, long: bool = False) -> dict[str, Any]:
-    """Both clients in turns, a link each; prints each, and keeps the figures under `results/`."""
+    """Run both clients in turns, a link each; print each, and keep the figures under `results/`."""
     with tempfile.TemporaryDirectory(prefix="penstock-gain-") as name:
         folder = Path(name)
         file = folder / "file"
@@ -149,7 +149,7 @@ def run(*, long: bool = False) -> dict[str, Any]:
 
 
 def _merge_seconds(s3: Any, file: Path) -> float:  # Any: boto3 makes its clients at run time
-    """Of an object in boto3's parts."""
+    """The time to complete an object with boto3's parts."""
     where = {"Bucket": _BUCKET, "Key": "merged"}
     where["UploadId"] = s3.create_multipart_upload(**where)["UploadId"]
     parts = []

@@ -2,9 +2,10 @@
 
     python bench/readers.py READER SHAPE < request.json
 
-reads once and prints seconds and bytes as a line of JSON. A process for each reading: what these libraries are told,
-they are told once. It runs on their own packages and imports nothing of ours. Each reader makes itself ready, and
-returns what is then timed. What is read is Parquet without compression; s3fs reads the same objects as bytes.
+reads once and prints seconds and bytes as a line of JSON. Each reading is a process of its own, because these libraries
+accept their options only once. It runs with their own packages and imports nothing of ours. Each reader prepares
+itself, and returns a function that is then timed. The data is Parquet without compression; s3fs reads the same objects
+as bytes.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-# Where things are, and `told`: nothing, or `thread_count`, `request_size_bytes` and `coalesced_gap_bytes`.
+# Locations, and `told`: empty, or `thread_count`, `request_size_bytes` and `coalesced_gap_bytes`.
 Request = dict[str, Any]
 
 
@@ -52,7 +53,7 @@ def s3fs_reader(shape: str, request: Request) -> Callable[[], int]:
 
 
 def pyarrow_reader(shape: str, request: Request) -> Callable[[], int]:
-    """A dataset, which buffers ahead; of a large file, some of its row groups."""
+    """A dataset, which buffers ahead; from a large file, only some of its row groups."""
     import pyarrow as pa
     import pyarrow.dataset as ds
     from pyarrow.fs import S3FileSystem
@@ -91,7 +92,7 @@ def pyarrow_reader(shape: str, request: Request) -> Callable[[], int]:
 
 
 def duckdb_reader(shape: str, request: Request) -> Callable[[], int]:
-    """SQL over Parquet. Its extension comes from a package, for its own host need not be reachable."""
+    """SQL over Parquet. Its extension comes from a package, because its download server may be unreachable."""
     import duckdb
 
     packages = Path(duckdb.__file__).parents[1]
@@ -113,7 +114,7 @@ def duckdb_reader(shape: str, request: Request) -> Callable[[], int]:
 
 
 def polars_reader(shape: str, request: Request) -> Callable[[], int]:
-    """A lazy scan; what it is told, it reads from the environment when it is imported."""
+    """A lazy scan; it reads its options from the environment when it is imported."""
     if told := request["told"]:
         budgets = ("INFLIGHT_REQUEST_BUDGET", "INFLIGHT_FLOOR_REQUEST_BUDGET", "CONCURRENCY_BUDGET")
         for name in (*budgets, "MAX_CONCURRENT_SCANS"):
@@ -138,7 +139,7 @@ def polars_reader(shape: str, request: Request) -> Callable[[], int]:
 
 
 def make(folder: str, objects: dict[str, list[int]]) -> None:
-    """Write Parquet files: by name how many row groups, and how many rows each has."""
+    """Write Parquet files; `objects` has by name the number of row groups, and of rows in each."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -159,7 +160,7 @@ READERS = {"s3fs": s3fs_reader, "pyarrow": pyarrow_reader, "duckdb": duckdb_read
 
 
 def main() -> None:
-    """Read once, or make what is read."""
+    """Read once, or make the data."""
     request = json.load(sys.stdin)
     if sys.argv[1] == "make":
         make(request["folder"], request["objects"])

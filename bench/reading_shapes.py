@@ -1,10 +1,10 @@
-"""Knows what advice is worth to libraries that read data: one large object, many small ones, random ranges.
+"""Knows what advice gains for libraries that read data: one large object, many small ones, random ranges.
 
-On a versitygw behind a shaped link. A few downloads teach the model that the daemon uses; it is then asked about
-each shape as an application asks, and s3fs, PyArrow, DuckDB and Polars read it as they come and as advised, in turns.
-Beside them, for each shape, other numbers of threads with the advised range size: a grid in which the advice should be
-near the best. The long form reads a gibibyte, 500 objects of one mebibyte, and 200 ranges of 256 KiB out of 4 GiB; the
-short form an eighth of the bytes.
+The server is a versitygw behind a shaped link. A few downloads teach the daemon's model; it is then asked about each
+shape as by an application, and s3fs, PyArrow, DuckDB and Polars read it by default and as advised, in turns. For each
+shape there are also other thread counts with the advised range size: a grid on which the advice should be near the
+best. The long form reads a gibibyte, 500 objects of one mebibyte, and 200 ranges of 256 KiB out of 4 GiB; the short
+form an eighth of the bytes.
 
     python -m bench.reading_shapes [--scale 0.01] [READER ...]
 """
@@ -46,11 +46,11 @@ READERS = ("s3fs", "pyarrow", "duckdb", "polars")
 RANGE_BYTES = 256 * KiB
 READING_SECONDS_MAX = 600.0
 _VALUE_BYTES = 8
-_GROUP_BYTES = MiB  # of what is read from one end to the other: as DuckDB writes a column
+_GROUP_BYTES = MiB  # row groups of sequential data, as DuckDB writes columns
 _COUNT_MIN = 50
-_LONG_SECONDS = 10.0  # what takes longer is measured once, since the link alone sets its rate
-# Threads, and MiB of a range: as the daemon begins, up to more threads than fill the link. Who only ever saw
-# connections add up is sure of no ceiling.
+_LONG_SECONDS = 10.0  # longer transfers are measured once, since the link alone sets their rate
+# Threads, and MiB per range: as the daemon starts, up to more threads than fill the link. Without these there would
+# be no evidence of a ceiling.
 _PROBES = ((4, 8), (16, 4), (64, 1), (32, 2), (24, 1), (12, 1))
 _SEED = 1
 
@@ -71,39 +71,39 @@ LINK = ShapedLink(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What is read, and how it is asked about."""
+    """What is read, and how advice is asked for."""
 
     name: str
     object_count: int
     object_size_bytes: int
     demand: Demand
-    range_count: int = 0  # 0 is everything
+    range_count: int = 0  # 0 reads everything
 
     @property
     def group_bytes(self) -> int:
-        """Of one row group's payload."""
+        """The payload of one row group."""
         return RANGE_BYTES if self.range_count else min(_GROUP_BYTES, self.object_size_bytes)
 
     @property
     def group_count(self) -> int:
-        """Of one object."""
+        """Row groups of one object."""
         return max(1, self.object_size_bytes // self.group_bytes)
 
     @property
     def objects(self) -> dict[str, list[int]]:
-        """By name: row groups, and rows of each."""
+        """By object name: the number of row groups, and of rows in each."""
         described = [self.group_count, self.group_bytes // _VALUE_BYTES]
         return {f"{self.name}-{index:03d}.parquet": described for index in range(self.object_count)}
 
     @property
     def groups(self) -> list[int]:
-        """Those that are read of a large one, wherever they lie."""
+        """The row groups to read from a large object, at random places."""
         wanted = min(self.range_count, self.group_count)
         return sorted(random.Random(_SEED).sample(range(self.group_count), wanted))
 
 
 def shapes(scale: float) -> tuple[Shape, ...]:
-    """The three, with fewer bytes where the scale is below 1."""
+    """The three shapes, with fewer bytes if the scale is below 1."""
 
     def scaled(count: int) -> int:
         return max(_COUNT_MIN, round(count * scale))
@@ -129,7 +129,7 @@ def shapes(scale: float) -> tuple[Shape, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One shape and reader: bytes per second, in the middle of the rounds."""
+    """One shape and reader, in bytes per second, medians over the rounds."""
 
     shape: str
     reader: str
@@ -141,12 +141,12 @@ class Row:
 
     @property
     def over_default(self) -> float:
-        """What being told is worth."""
+        """The gain from the advice."""
         return self.advised_bytes_per_second / self.default_bytes_per_second
 
     @property
     def share_of_best(self) -> float:
-        """Of the fastest of the grid; the advice may be faster than all of it."""
+        """Relative to the fastest of the grid; the advice may be faster than all of it."""
         return self.advised_bytes_per_second / max(self.grid.values())
 
     def __str__(self) -> str:
@@ -164,7 +164,7 @@ def run(*, long: bool = False) -> dict[str, Any]:
 
 
 def measure(scale: float, readers: Sequence[str], round_count: int) -> dict[str, Any]:
-    """With so many of the bytes, so often."""
+    """With this fraction of the bytes, this many times."""
     packages, wanted = provision.readers(), shapes(scale)
     print(f"{LINK.name}: {LINK.story}; MB/s, and threads x MiB of a range")
     print(f"{'shape':7s} {'reader':8s} {'default':>13s} {'advised':>13s} {'':10s} /default /best", flush=True)
@@ -193,7 +193,7 @@ def measure(scale: float, readers: Sequence[str], round_count: int) -> dict[str,
 
 @contextlib.contextmanager
 def _stage(packages: Path, wanted: Sequence[Shape]) -> Iterator[End]:
-    """A server behind the link, which holds what is to be read."""
+    """A server behind the link, with the data."""
     with tempfile.TemporaryDirectory(prefix="penstock-shapes-") as name:
         folder = Path(name)
         made = folder / "made"
@@ -232,7 +232,7 @@ def _advice(end: End, wanted: Sequence[Shape]) -> dict[str, Recommendation[Any]]
 def _judge(
     name: str, shape: Shape, advice: Recommendation[Any], end: End, *, packages: Path, round_count: int
 ) -> Row:
-    """The default, the advice, and a third, half and twice of its threads, in turns; 0 threads is the default."""
+    """The default, the advice, and a third, half and twice its threads, in turns; 0 threads is the default."""
     threads, size = advice.setting.thread_count, advice.setting.request_size_bytes
     told = {"request_size_bytes": size, "coalesced_gap_bytes": int(advice.derived["coalesced_gap_bytes"])}
     turns = [0, *dict.fromkeys((max(1, threads // 3), max(1, threads // 2), threads, 2 * threads))]
@@ -270,7 +270,7 @@ def _request(shape: Shape, end: End) -> dict[str, Any]:
 
 
 def _python(packages: Path, arguments: Sequence[str], request: Mapping[str, Any]) -> dict[str, Any]:
-    """Run `bench/readers.py` on its own packages; raises CalledProcessError with what it said."""
+    """Run `bench/readers.py` with its own packages. Raises CalledProcessError with its output."""
     ended = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("readers.py")), *arguments],
         input=msgspec.json.encode(request),

@@ -1,11 +1,11 @@
-r"""Knows how clients that others wrote upload and download when they are told threads and size: a process for each.
+r"""Knows how clients that others wrote upload and download with given threads and sizes: a process for each.
 
     python -m bench.real_clients boto3|aiobotocore|s5cmd|rclone|aws --endpoint-url URL --region REGION \
         --bucket NAME --folder FOLDER [--program PATH]
 
-carries out one `Job` for each line of JSON on standard input and prints a `Report` as a line. What a client is told is
-what `penstock export` prints for it, option by option. What moves again overwrites what moved before, so that a folder
-of one object is all that a server, or the local folder, ever holds.
+carries out one `Job` for each line of JSON on standard input and prints a `Report` as a line. A client's options are
+those that `penstock export` prints for it. Each transfer overwrites the one before, so that server and local folder
+never hold more than one transfer's objects.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from penstock.units import MiB
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """What to move, and how. A client that is not told does as it does by itself."""
+    """What to move, and how. A client that is not told uses its defaults."""
 
     thread_count: int
     request_size_bytes: int  # of a part, or of a range
@@ -51,26 +51,26 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def prefix(self) -> str:
-        """Of the objects that are downloaded."""
+        """The prefix of objects to download."""
         return f"{self.object_size_bytes}x{self.object_count}/"
 
     @property
     def keys(self) -> list[str]:
-        """Below the prefix."""
+        """Keys below the prefix."""
         return [f"{index:05d}" for index in range(self.object_count)]
 
     @property
     def transferred_bytes(self) -> int:
-        """Of all objects."""
+        """The bytes of all objects."""
         return self.object_size_bytes * self.object_count
 
     @property
     def part_count(self) -> int:
-        """Of one object; 1 is a single PUT."""
+        """Parts of one object; 1 is a single PUT."""
         return max(1, ceil(self.object_size_bytes / self.request_size_bytes))
 
     def translated(self, target: str) -> Translation:
-        """The setting as it is exported for a target."""
+        """The setting as exported for a target."""
         size_knob = "range_size_bytes" if self.is_reading else "part_size_bytes"
         document = {
             "payload_size_bytes": self.object_size_bytes,
@@ -81,28 +81,28 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return translate(TARGETS[f"{target}-download" if self.is_reading else target], document)
 
     def options(self, target: str) -> dict[str, dict[str, Any]]:
-        """The same by group; empty groups for a client that is not told."""
+        """The same options by group; empty groups for a client that is not told."""
         groups = self.translated(target).groups()
         return groups if self.is_told else {group: {} for group in groups}
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What it took."""
+    """The result."""
 
     duration_seconds: float
-    throttled_count: int = 0  # answers of 503, also those that were tried again
+    throttled_count: int = 0  # answers of 503, including retried ones
     failed_count: int = 0  # objects that did not arrive
 
 
 def body_of(index: int, size_bytes: int) -> bytes:
-    """What the object of that number holds: a mebibyte of chance, over and over."""
+    """The content of the object with this number: a random mebibyte, repeated."""
     block = random.Random(index).randbytes(min(size_bytes, MiB))
     return (block * ceil(size_bytes / len(block)))[:size_bytes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Where to, and from where."""
+    """The place of the objects, and local folders."""
 
     endpoint_url: str
     region: str
@@ -113,7 +113,7 @@ class Target:
 
 @dataclass(slots=True, eq=False)  # aiobotocore hashes its listeners
 class _Answers:
-    """Counts the refusals that a client would hide behind its retries."""
+    """Counts refusals that a client's retries would hide."""
 
     throttled_count: int = 0
 
@@ -124,13 +124,13 @@ class _Answers:
 
 @dataclass(slots=True)
 class _Files:
-    """The files to upload, made once for each size and number, and a folder for those that are downloaded."""
+    """Files to upload, made once for each size and number, and a folder for downloads."""
 
     folder: Path
     _made: dict[tuple[int, int], list[Path]] = field(default_factory=dict)
 
     def home_of(self, job: Job) -> Path:
-        """Where downloads go. What was there before stays, and is overwritten."""
+        """The folder for downloads. Earlier files stay, and are overwritten."""
         home = self.folder / "downloaded" / job.prefix
         home.mkdir(parents=True, exist_ok=True)
         return home
@@ -147,8 +147,8 @@ class _Files:
 
 
 _WRITING = {"request_checksum_calculation": "when_required", "response_checksum_validation": "when_required"}
-"""Checksums only where S3 demands them, as over TLS, where neither SDK hashes a body. Reading is left as it comes:
-a boto3 that need not validate finds out the size by the first range, which it then reads alone."""
+"""Checksums only where S3 requires them, as over TLS, where neither SDK hashes a body. Reading keeps its default:
+without validation, boto3 finds out the size by the first range, which it then reads alone."""
 
 
 def _config(told: Mapping[str, Any], checksums: Mapping[str, str]) -> dict[str, Any]:
@@ -156,7 +156,7 @@ def _config(told: Mapping[str, Any], checksums: Mapping[str, str]) -> dict[str, 
 
 
 def boto3(target: Target, files: _Files, job: Job) -> Report:
-    """Its transfer manager, or a pool of threads for many objects; retries as they come."""
+    """Its transfer manager, or a pool of threads for many objects; default retries."""
     from boto3 import exceptions
     from boto3.s3.transfer import TransferConfig
     from botocore.exceptions import BotoCoreError, ClientError
@@ -201,7 +201,7 @@ def _boto3_client(target: Target, arguments: Mapping[str, Any]) -> tuple[Any, _A
 
 
 def aiobotocore(target: Target, files: _Files, job: Job) -> Report:
-    """As asyncio applications write it: a semaphore around parts or objects; untold, with the numbers of boto3."""
+    """As asyncio applications do it: a semaphore around parts or objects; by default with boto3's numbers."""
     return asyncio.run(_upload_with_aiobotocore(target, files, job))
 
 
@@ -262,7 +262,7 @@ async def _send_parts(
 
 
 def s5cmd(target: Target, files: _Files, job: Job) -> Report:
-    """A program for each transfer."""
+    """A new process for each transfer."""
     command = ["s5cmd", "--log", "debug", "--endpoint-url", target.endpoint_url, "cp"]
     there = f"s3://{target.bucket}/"
     if job.is_reading:
@@ -271,7 +271,7 @@ def s5cmd(target: Target, files: _Files, job: Job) -> Report:
 
 
 def rclone(target: Target, files: _Files, job: Job) -> Report:
-    """A program for each transfer, told by its environment; the remote is on its command line."""
+    """A new process for each transfer, with options in its environment; the remote is on its command line."""
     there = (
         f":s3,provider=Other,env_auth,endpoint='{target.endpoint_url}',region={target.region}:{target.bucket}"
     )
@@ -282,7 +282,7 @@ def rclone(target: Target, files: _Files, job: Job) -> Report:
 
 
 def aws(target: Target, files: _Files, job: Job) -> Report:
-    """A program for each upload, with a configuration of its own."""
+    """A new process for each upload, with a configuration of its own."""
     configuration = target.folder / "aws-config"
     configuration.write_text("")
     url = ["--endpoint-url", target.endpoint_url]
@@ -292,7 +292,7 @@ def aws(target: Target, files: _Files, job: Job) -> Report:
 
 
 def _run(target: Target, command: list[str], job: Job, environment: Mapping[str, str]) -> Report:
-    """Time a program from its start to its end; when told, its command is changed as `penstock exec` changes it."""
+    """Time a program from start to end; when told, with its command changed as by `penstock exec`."""
     program, environment = launch.PROGRAMS[command[0]], dict(environment)
     verb = program.verb_at(command)
     if job.is_told and verb is not None:
@@ -321,7 +321,7 @@ def _run(target: Target, command: list[str], job: Job, environment: Mapping[str,
 
 
 _RETRIES = ("retryable error", "pacer: low level retry")
-"""In the words of s5cmd and rclone; the AWS CLI does not tell."""
+"""As s5cmd and rclone log them; the AWS CLI does not."""
 
 _UNTOLD = {
     "object_concurrency": 1,
@@ -329,9 +329,9 @@ _UNTOLD = {
     "part_size_bytes": 8 * MiB,
     "multipart_threshold_bytes": 8 * MiB,
 }
-"""What boto3 does by itself, for the one client that has no transfer manager."""
+"""boto3's defaults, for the one client without a transfer manager."""
 
-# aiobotocore and the AWS CLI are not asked to read.
+# aiobotocore and the AWS CLI only upload here.
 CLIENTS: Mapping[str, Callable[[Target, _Files, Job], Report]] = {
     "boto3": boto3,
     "aiobotocore": aiobotocore,

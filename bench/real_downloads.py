@@ -1,6 +1,6 @@
-"""Knows the links and clients on which downloads are judged: two servers that others wrote, and what reads from them.
+"""Knows the links and clients for judging downloads: two servers that others wrote, and what reads from them.
 
-Measured as uploads are in `real_links`. `python -m bench real-downloads`; in long form each link, server and client.
+Measured like uploads in `real_links`. `python -m bench real-downloads`; the long form has each link, server and client.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bench.surfaces import DOWNLOADING
 from penstock.lab.link import LinkTruth
 from penstock.units import MiB
 
-_OBJECT_BYTES = 16 * MiB  # and links as slow as that: what a busy machine relays at their own rate
+_OBJECT_BYTES = 16 * MiB  # with links so slow that even a busy machine relays at their rate
 
 
 def _reading(name: str, story: str, truth: LinkTruth) -> ShapedLink:

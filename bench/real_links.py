@@ -1,14 +1,13 @@
 """Knows how good the advice is on real S3 servers behind shaped links, for clients that others wrote.
 
 For each link and client, in one run and close together in time: a full grid of threads and request sizes, the client's
-default, and the advice after a few transfers by that client, chosen by the optimizer that the daemon uses. The best few
-of the grid are then measured again, in turns, and one of them is named the best. The one that is named so was lucky as
-well: only what it, the default and the advice reach in further rounds is compared, each round holding all three, until
-their ratio is known well enough, or the time of this pair is over. Every part is bounded: bytes, seconds, and the time
-of a single transfer.
+default, and the advice after a few transfers by that client, chosen by the daemon's optimizer. The best few of the grid
+are then measured again, in turns, and one of them is named the best. Since the named one was also lucky, only further
+rounds count, each with the best, the default and the advice, until their ratio is known well enough, or this pair's
+time is over. Everything is bounded: bytes, seconds, and the time of a single transfer.
 
-Uploads are here; the links and clients of downloads are in `real_downloads`, and those of one client's advice for
-others in `exported_clients`.
+This file has the uploads; `real_downloads` has the links and clients of downloads, and `exported_clients` those for one
+client's advice given to others.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ from penstock.units import GiB, KiB, MiB
 
 TARGET = 0.95  # advised / best of the grid
 PROBE_COUNT = 8
-FINALIST_COUNT = 3  # of the grid
-ROUND_COUNT = 2  # that name the best of the finalists
-DUEL_ROUND_COUNTS = 5, 15  # the least and the most, afresh, of the advice beside the best
-PAIR_SECONDS_MAX = 80.0  # of a link and a client: from then on no more than the least of rounds
-DUEL_WIDTH = 1.08  # upper over lower end of the ratio's interval: known well enough
-LONG_SECONDS = 10.0  # a default that takes longer is measured once, since the link alone sets its rate
+FINALIST_COUNT = 3  # from the grid
+ROUND_COUNT = 2  # to name the best of the finalists
+DUEL_ROUND_COUNTS = 5, 15  # minimum and maximum of new rounds of the advice against the best
+PAIR_SECONDS_MAX = 80.0  # for a link and a client; after it, only the minimum of rounds
+DUEL_WIDTH = 1.08  # upper over lower end of the ratio's interval that is narrow enough
+LONG_SECONDS = 10.0  # a slower default is measured once, since the link alone sets its rate
 _RESAMPLE_COUNT = 1000
 BYTES_MAX = {False: 4 * GiB, True: 40 * GiB}  # by form: short, long
 SECONDS_MAX = {False: 300.0, True: 3600.0}
@@ -123,7 +122,7 @@ class Row:
     object_count: int
     default: Measured
     advised: Measured
-    best: Measured  # of the grid
+    best: Measured  # from the grid
     predicted_low: float  # the 90 % interval that came with the advice
     predicted_high: float
     probe_count: int
@@ -135,18 +134,18 @@ class Row:
 
     @property
     def connections_needed(self) -> int:
-        """The fewest with which a point of the grid came within 5 % of the best point."""
+        """The fewest connections with which a point of the grid came within 5 % of the best point."""
         fastest = max(point.bytes_per_second for point in self.grid)
         return min(p.setting.thread_count for p in self.grid if p.bytes_per_second >= TARGET * fastest)
 
     @property
     def share_of_best(self) -> float:
-        """What the benchmark is about."""
+        """The main result."""
         return self.advised.bytes_per_second / self.best.bytes_per_second
 
     @property
     def share_interval(self) -> tuple[float, float]:
-        """Of 90 %."""
+        """Its 90 % interval."""
         return _ratio_interval(self.advised.rounds, self.best.rounds)
 
 
@@ -159,7 +158,7 @@ class Suite:
     clients: Sequence[str]
     servers: Sequence[str] = ("versitygw",)
     target: float = TARGET
-    # The client by which the advice for all of them is learned; without it each learns its own.
+    # The client that learns the advice for all; if empty, each learns its own.
     teacher: str = ""
 
 
@@ -175,7 +174,7 @@ def a_sample_of(suite: Suite) -> Suite:
 
 
 def measure(suite: Suite, *, long: bool) -> dict[str, Any]:
-    """Measure all of it within the bounds of a form."""
+    """Measure everything within the bounds of a form."""
     began = time.monotonic()
     purse = Purse(bytes_left=BYTES_MAX[long], seconds_max=SECONDS_MAX[long], began_seconds=began)
     rows: list[Row] = []
@@ -207,14 +206,14 @@ def _judge(name: str, link: ShapedLink, end: End, purse: Purse, *, taught: _Taug
     """Probes first, so that the advice knows nothing of the grid; then the grid, then all finalists in turns."""
     default, is_over = link.unadvised(name), _after(PAIR_SECONDS_MAX)
     with contextlib.closing(begun(name, link, end, purse)) as client:
-        client.move(default, is_told=False)  # opens files and caches; not counted
+        client.move(default, is_told=False)  # not counted: it warms files and caches
         tuner, advised, probing = taught or _tune(client, link)
         advised = _told(client, advised)
         screened, screening = _screen(client, link.grid)
         finalists = sorted(link.grid, key=lambda setting: -screened[setting])[:FINALIST_COUNT]
         named = _in_turns(client, finalists, default, lambda rounds: len(rounds) >= ROUND_COUNT)
         best = max(finalists, key=lambda setting: named[setting].bytes_per_second)
-        # The default is told nothing, so it is kept apart from a point of the grid with the same numbers.
+        # The default is run without options, so it is kept apart from a grid point with the same numbers.
         measured = _in_turns(
             client, [None, advised, best], default, lambda rounds: _is_settled(rounds, is_over=is_over())
         )
@@ -250,7 +249,7 @@ _Taught: TypeAlias = tuple[PenstockTuner, BenchSetting, _Effort]
 
 
 def _tune(client: Client, link: ShapedLink) -> _Taught:
-    """The advice after a few transfers, each chosen after the one before it."""
+    """The advice after a few transfers, each chosen after the one before."""
     tuner, seconds, before = PenstockTuner(link.context, link.limits), 0.0, client.moved_bytes
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The objective has been evaluated")  # scikit-optimize
@@ -263,7 +262,7 @@ def _tune(client: Client, link: ShapedLink) -> _Taught:
 
 
 def _told(client: Client, setting: BenchSetting) -> BenchSetting:
-    """The setting as the client is told it: s5cmd has parts of whole MiB, and a small object is one request in any."""
+    """The setting as the client can be told: s5cmd's parts are whole MiB, and a small object is always one request."""
     link = client.link
     if link.object_count > 1:
         return link.whole(setting.thread_count)
@@ -276,7 +275,7 @@ def _told(client: Client, setting: BenchSetting) -> BenchSetting:
 
 
 def _screen(client: Client, grid: Sequence[BenchSetting]) -> tuple[dict[BenchSetting, float], _Effort]:
-    """Every point of the grid once, in an order of chance."""
+    """Every point of the grid once, in random order."""
     before, seconds, found = client.moved_bytes, 0.0, {}
     for setting in random.Random(_SEED).sample(grid, len(grid)):
         observation = client.move(setting)
@@ -285,7 +284,7 @@ def _screen(client: Client, grid: Sequence[BenchSetting]) -> tuple[dict[BenchSet
     return found, _Effort(client.moved_bytes - before, seconds)
 
 
-_Rounds: TypeAlias = Sequence[Mapping[Any, float]]  # the rate of each setting, round by round
+_Rounds: TypeAlias = Sequence[Mapping[Any, float]]  # the rate of each setting by round
 
 
 def _in_turns(
@@ -294,7 +293,7 @@ def _in_turns(
     default: BenchSetting,
     is_enough: Callable[[_Rounds], bool],
 ) -> dict[BenchSetting | None, Measured]:
-    """Each setting once a round, in an order of chance; None is the default, which is told nothing."""
+    """Each setting once a round, in random order; None is the default, without options."""
     distinct, chance = list(dict.fromkeys(settings)), random.Random(_SEED)
     rounds: list[dict[BenchSetting | None, float]] = []
     while not is_enough(rounds):
@@ -314,13 +313,13 @@ def _in_turns(
 
 
 def _after(seconds: float) -> Callable[[], bool]:
-    """Whether so much time went by since now."""
+    """Whether this much time has passed since now."""
     end = time.monotonic() + seconds
     return lambda: time.monotonic() > end
 
 
 def _is_settled(rounds: _Rounds, *, is_over: bool = False) -> bool:
-    """Whether the advice and the best, the last two where they differ, are told apart well enough, or for too long."""
+    """Whether the advice and the best, if they differ, are distinguished well enough, or have had enough rounds."""
     least, most = DUEL_ROUND_COUNTS[0], DUEL_ROUND_COUNTS[0 if is_over else 1]
     if not least <= len(rounds) < most:
         return len(rounds) >= most
@@ -331,7 +330,7 @@ def _is_settled(rounds: _Rounds, *, is_over: bool = False) -> bool:
 
 
 def _ratio_interval(one: Sequence[float], other: Sequence[float]) -> tuple[float, float]:
-    """The 90 % interval of the ratio of medians, by drawing whole rounds again."""
+    """The 90 % interval of the ratio of medians, by bootstrap over whole rounds."""
     chance, count = random.Random(_SEED), len(one)
     ratios = []
     for _ in range(_RESAMPLE_COUNT):
@@ -402,7 +401,7 @@ def _line(row: Row) -> str:
 
 
 def _shown(measured: Measured, *, is_split: bool) -> str:
-    """Rate, threads, and MiB of a request where objects are split."""
+    """Rate, threads, and MiB per request if objects are split."""
     setting = measured.setting
     size = f" x {setting.request_size_bytes / MiB:.3g}" if is_split else ""
     return f"{measured.bytes_per_second / 1e6:.2f} ({setting.thread_count}{size})"

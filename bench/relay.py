@@ -1,11 +1,11 @@
-"""Knows how to put a server that others wrote at the end of a path of known physics: it relays HTTP, body by body.
+"""Knows how to put a server that others wrote behind a path of known physics: a relay for HTTP, body by body.
 
     python -m bench.relay --target http://127.0.0.1:7070 --truth truth.json [--seed 0]
 
 prints one JSON line, `{"endpoint_url": "http://127.0.0.1:PORT"}`, when it is ready, and ends on SIGTERM and SIGINT.
-Requests pass as they are, so that signatures stay valid; a request over the path's rate is answered with 503 SlowDown
-and never arrives. Bodies are carried by the path's links, one for each direction and one chunk ahead, and TCP makes the
-other end feel it; answers begin after the round trip and the service's latency.
+Requests pass unchanged, so that signatures stay valid; a request over the path's rate gets 503 SlowDown and never
+reaches the server. Bodies pass through the path's links, one for each direction and one chunk ahead, and TCP carries
+the delay to the other end; answers begin after the round trip and the service's latency.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from penstock.lab.link import LinkTruth
 from penstock.lab.s3 import S3Error, S3Service
 from penstock.lab.server import serve_until_stopped
 
-# Between two neighbours only (RFC 9110, 7.6.1), or answered here.
+# Hop-by-hop headers (RFC 9110, 7.6.1), and those that are handled here.
 _NOT_RELAYED = frozenset({"connection", "expect", "keep-alive", "te", "transfer-encoding", "upgrade"})
 _READS = frozenset({"GET", "HEAD"})
 _SLOW_DOWN = "<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
@@ -44,11 +44,11 @@ class Relay:
         self._upstream = upstream
 
     def application(self) -> web.Application:
-        """Everything goes the same way."""
+        """Handles every request in the same way."""
         return one_way(self.answer, self._path)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """Relay one request and its answer, in the time that the path takes."""
+        """Relay one request and its answer, in the path's time."""
         bucket = request.rel_url.raw_path.lstrip("/").partition("/")[0]
         try:
             await self._path.admit(bucket, is_read=request.method in _READS)
@@ -57,7 +57,7 @@ class Relay:
         return await self._relayed(request)
 
     def ask(self, request: web.Request, body: Any) -> Any:  # aiohttp has no public names for either
-        """The server, with the request as it came and this body."""
+        """The server's answer to the request, with this body."""
         return self._upstream.request(
             request.method,
             URL(self._target + request.rel_url.raw_path_qs, encoded=True),
@@ -80,7 +80,7 @@ class Relay:
 
 
 def relayed_headers(headers: Mapping[str, str]) -> CIMultiDict[str]:
-    """Those that are meant for the other end."""
+    """The end-to-end headers."""
     return CIMultiDict((n, v) for n, v in headers.items() if n.lower() not in _NOT_RELAYED)
 
 
@@ -98,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 async def _serve(target: str, truth: LinkTruth, *, port: int, seed: int) -> None:
-    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=2.0)  # never a queue of our own
+    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=2.0)  # no limit, so no queue of our own
     async with aiohttp.ClientSession(connector=connector, auto_decompress=False) as upstream:
         relay = Relay(target, S3Service(truth, clock=SystemClock(), seed=seed), upstream)
         await serve_until_stopped(relay.application(), port)

@@ -1,6 +1,6 @@
-"""Knows a real S3 server behind a shaped link, and the clients that others wrote as processes on this side of it.
+"""Knows a real S3 server behind a shaped link, and clients that others wrote as processes on this side of it.
 
-What they move is bounded, each transfer and all of them; what is compared there is the business of each benchmark.
+Each transfer, and all of them together, are bounded; each benchmark decides what to compare.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from tests.real import provision, servers
 _TRANSFER_SECONDS_MAX = 90.0
 BUCKET = "links"
 _THREAD_COUNT_MAX = 32
-_REST_SECONDS = 0.3  # before a transfer where the request rate is limited: what was used up has recovered
-# It has a pool of ten connections but no transfer manager: the part size is boto3's.
+_REST_SECONDS = 0.3  # before a transfer if requests are limited, so that the limit recovers
+# aiobotocore has a pool of ten connections but no transfer manager; its part size here is boto3's.
 _SAME_AS = {"aiobotocore": "boto3", "aws": "AWS CLI"}
 PROGRAMS = {"s5cmd": provision.s5cmd, "rclone": provision.rclone, "aws": provision.aws_cli}
-"""Clients that are programs, and where each is built."""
+"""Clients that are programs, and the function that builds each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +50,8 @@ class ShapedLink:
     object_size_bytes: int = 48 * MiB
     object_count: int = 1
     transfer: Transfer = UPLOADING
-    request_counts: Sequence[int] = (10, 8, 6, 4, 3, 2)  # that the object is cut into
-    # Of these, as many as there are requests at the most.
+    request_counts: Sequence[int] = (10, 8, 6, 4, 3, 2)  # into which the object is cut
+    # Those that do not exceed the number of requests.
     thread_counts: Sequence[int] = (2, 3, 4, 6, 8, 10)
 
     @property
@@ -70,7 +70,7 @@ class ShapedLink:
 
     @property
     def grid(self) -> list[BenchSetting]:
-        """Every number of threads that makes a difference, with every way to cut the object; one request as well."""
+        """Every thread count that makes a difference, with every request count; and a single request."""
         setting = self.transfer.setting
         if self.object_count > 1:
             return [self.whole(n) for n in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)]
@@ -81,11 +81,11 @@ class ShapedLink:
         return settings
 
     def whole(self, thread_count: int) -> BenchSetting:
-        """So many threads, each with a small object of its own."""
+        """This many threads, each with a small object of its own."""
         return self.transfer.setting(thread_count, self.limits.part_size_bytes_min)
 
     def unadvised(self, client: str) -> BenchSetting:
-        """What a client does when nobody advises it: noted, not told."""
+        """A client's default setting; recorded only, since the client is run without options."""
         known = unadvised_settings(self.transfer.operation, self.object_size_bytes)
         threads, request_size_bytes = map(int, known[_SAME_AS.get(client, client)].values())
         if self.object_count > 1:
@@ -94,7 +94,7 @@ class ShapedLink:
 
     @property
     def context(self) -> Context:
-        """As the model knows it."""
+        """The context for the model."""
         place = Place(operation=self.transfer.operation, region=self.name, instance_type=UNKNOWN)
         return Context(place=place, payload_size_bytes=self.object_size_bytes)
 
@@ -110,19 +110,19 @@ class ShapedLink:
 
 
 class NotMeasuredError(RuntimeError):
-    """A bound was met or a client failed; the message says which."""
+    """A bound was reached or a client failed; the message says which."""
 
 
 @dataclass(slots=True)
 class Purse:
-    """What may still be spent; asked before every transfer."""
+    """What may still be spent; checked before every transfer."""
 
     bytes_left: int
     seconds_max: float
     began_seconds: float
 
     def spend(self, size_bytes: int) -> None:
-        """Take it. Raises NotMeasuredError when that is too much."""
+        """Spend these bytes. Raises NotMeasuredError if that is too much."""
         if size_bytes > self.bytes_left:
             raise NotMeasuredError("the bytes of this benchmark are spent")
         if time.monotonic() - self.began_seconds > self.seconds_max:
@@ -154,7 +154,7 @@ class Client:
         self._reports = cast("IO[bytes]", self._process.stdout)
 
     def move(self, setting: BenchSetting, *, is_told: bool = True) -> Observation[BenchSetting]:
-        """Upload or download once; when not told, the setting is only noted. Raises NotMeasuredError."""
+        """Upload or download once; if not told, the setting is only recorded. Raises NotMeasuredError."""
         job = msgspec.structs.replace(self.link.job(setting), is_told=is_told)
         self._purse.spend(job.transferred_bytes)
         self.moved_bytes += job.transferred_bytes
@@ -172,11 +172,11 @@ class Client:
             request_count=job.part_count * job.object_count + report.throttled_count,
             throttled_count=report.throttled_count,
             failed_count=report.failed_count,
-            # A probe without the client's name: the optimizer chose it, and it is this client that it is about.
+            # A probe without a client's name: the optimizer chose it, and the fit is about this client.
         )
 
     def close(self) -> None:
-        """End it."""
+        """End the process."""
         self._jobs.close()
         self._process.terminate()
         try:
@@ -200,12 +200,12 @@ class Client:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """What is at the end of a link, and a folder for what is needed to get there."""
+    """The server at a link's end, and a folder for what is needed to reach it."""
 
     server: str
     url: str
     directory: Path
-    direct_url: str = ""  # past the link
+    direct_url: str = ""  # bypasses the link
 
 
 @contextlib.contextmanager
@@ -222,7 +222,7 @@ SERVERS: Mapping[str, Callable[[Path], contextlib.AbstractContextManager[str]]] 
 
 @contextlib.contextmanager
 def end_of(link: ShapedLink, directory: Path, server: str = "versitygw") -> Iterator[End]:
-    """A real server at the end of the link, or, where it cannot be built, the lab's own S3."""
+    """A real server at the end of the link, or the lab's own S3 if it cannot be built."""
     with contextlib.ExitStack() as stage:
         try:
             direct = stage.enter_context(SERVERS[server](directory))
@@ -241,7 +241,7 @@ def end_of(link: ShapedLink, directory: Path, server: str = "versitygw") -> Iter
 
 
 def put_what_is_read(client: Any, link: ShapedLink) -> None:
-    """What downloads need, under the names that a client's job has."""
+    """Put what downloads need, under the names in a client's job."""
     job = link.job(link.grid[0])
     for index, key in enumerate(job.keys):
         body = body_of(index, link.object_size_bytes)
@@ -249,7 +249,7 @@ def put_what_is_read(client: Any, link: ShapedLink) -> None:
 
 
 def begun(name: str, link: ShapedLink, end: End, purse: Purse) -> Client:
-    """A client's process, with a folder of its own. Raises NotMeasuredError where the program is missing."""
+    """A client's process, with a folder of its own. Raises NotMeasuredError if the program is missing."""
     folder = end.directory / f"{name}-files"
     folder.mkdir()
     command = [sys.executable, "-m", "bench.real_clients", name, "--endpoint-url", end.url]

@@ -1,10 +1,11 @@
-"""Knows whether several processes send what one event loop cannot: parts into a sink that only counts them.
+"""Knows whether several processes send more than one event loop can: parts into a sink that only counts them.
 
     python -m bench upload-workers
 
-The sink is a process of its own that throws away what it reads, so that the sender is the limit and not a service. How
-many processes send is not given: `Staffing` learns it from how busy they were, as the probe's does; the first round,
-with one event loop, is the baseline. On a host with few processors sink and senders share them, which understates it.
+The sink is a process of its own that discards what it reads, so that the sender is the limit and not a service. The
+number of sending processes is not given: `Staffing` learns it from how busy they are, as in the probe; the first round,
+with one event loop, is the baseline. On a host with few processors, sink and senders share them, which understates the
+gain.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from penstock.probes.measurement import Effort
 from penstock.probes.s3.workers import Staffing, hired, processor_count
 from penstock.units import MiB
 
-GAIN_MIN = 1.1  # of all processes over one event loop, where there is a second processor
+GAIN_MIN = 1.1  # of all processes over one event loop, if there is a second processor
 _BODY_BYTES = 5 * MiB
 _THREAD_COUNT = 16
-_PART_COUNT = 96  # in a measurement: half a GiB
+_PART_COUNT = 96  # per measurement: half a GiB
 _ROUND_COUNT = {False: 3, True: 9}
-_LESSONS_MAX = 4  # after each of which the number of processes may change
+_LESSONS_MAX = 4  # rounds after which the number of processes may change
 _TICK_SECONDS = 0.05
 _START_SECONDS_MAX = 20.0
 _BUFFER_BYTES = MiB
@@ -40,11 +41,11 @@ _BUFFER_BYTES = MiB
 
 @dataclass(frozen=True, slots=True)
 class Staffed:
-    """What so many processes did, medians over the rounds."""
+    """The result with this many processes, medians over the rounds."""
 
     worker_count: int
     bytes_per_second: float
-    client_cpu_fraction: float  # of one processor, of the busiest process
+    client_cpu_fraction: float  # of one processor, for the busiest process
 
 
 def run(*, long: bool = False) -> dict[str, Any]:
@@ -64,7 +65,7 @@ def run(*, long: bool = False) -> dict[str, Any]:
 
 
 async def _measured(url: str, rounds: int) -> list[Staffed]:
-    """One event loop, and as many as it then takes; each as often, taking turns."""
+    """One event loop, and the number of processes that it leads to, equally often and in turns."""
     staffing, learned = Staffing(worker_count_max=processor_count()), 1
     for _ in range(_LESSONS_MAX):
         _, busiest = await _sent(url, learned)
@@ -83,7 +84,7 @@ async def _measured(url: str, rounds: int) -> list[Staffed]:
 
 
 async def _sent(url: str, worker_count: int) -> tuple[float, Effort]:
-    """Bytes per second of one measurement, and what it took the busiest process."""
+    """Bytes per second of one measurement, and the effort of the busiest process."""
     credentials = Credentials(access_key="AKIDSINK", secret_key="of-the-sink")  # noqa: S106  # it opens nothing
     access = Access(region="eu-west-1", endpoint_url=url, credentials=credentials)
     body = bytes(_BODY_BYTES)
@@ -99,7 +100,7 @@ async def _sent(url: str, worker_count: int) -> tuple[float, Effort]:
                 for number in range(first, first + count):
                     group.create_task(part(number))
 
-        await parts(1, _THREAD_COUNT)  # connections, and what is imported on first use
+        await parts(1, _THREAD_COUNT)  # opens connections, and imports what is imported on first use
         async with workers.measured() as efforts:
             began = perf_counter()
             await parts(1 + _THREAD_COUNT, _PART_COUNT)
@@ -112,7 +113,7 @@ async def _sent(url: str, worker_count: int) -> tuple[float, Effort]:
 
 @contextlib.contextmanager
 def _sink() -> Iterator[str]:
-    """The address of a process that answers every PUT with 200 and forgets it."""
+    """The address of a process that answers every PUT with 200 and discards it."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_serve, args=(theirs,), daemon=True)

@@ -1,10 +1,10 @@
-"""Knows how to serve advice from a process of its own: the daemon's board, routes and listener, and no probes.
+"""Knows how to serve advice from a process of its own: the daemon's board, routes and listener, without probes.
 
     python -m bench.advice_server FOLDER
 
-serves on FOLDER/penstock.sock what is known beforehand of an m7i.large, or, where FOLDER/observations.json is, what
-was measured there: a list of `Upload`. It prints a line when it is ready. For each line on
-standard input it publishes anew, and prints when it began to.
+serves on FOLDER/penstock.sock the prior advice for an m7i.large, or, if FOLDER/observations.json exists, advice from
+what was measured there: a list of `Upload`. It prints a line when it is ready. For each line on standard input it
+publishes anew, and prints when it began.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _HOME = Place(operation="", region="eu-west-1", instance_type="m7i.large")
 
 @contextlib.contextmanager
 def advice_server(folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """The process, when it is ready."""
+    """The process, once it is ready."""
     command = [sys.executable, "-m", "bench.advice_server", str(folder)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -51,7 +51,7 @@ def advice_server(folder: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 class Upload(msgspec.Struct, frozen=True, kw_only=True):
-    """One upload that was measured."""
+    """One measured upload."""
 
     thread_count: int
     part_size_bytes: int
@@ -59,7 +59,7 @@ class Upload(msgspec.Struct, frozen=True, kw_only=True):
     duration_seconds: float
 
     def observation(self) -> Observation[S3UploadSetting]:
-        """As the model reads it."""
+        """The upload as the model's observation."""
         place = dataclasses.replace(_HOME, operation="s3_upload")
         return Observation(
             context=Context(place=place, payload_size_bytes=self.object_size_bytes),
@@ -73,7 +73,7 @@ class Upload(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class _BoardAlone:
-    """An advisor that has a board and nothing else."""
+    """An advisor that has only a board."""
 
     board: Board
     region: str = _HOME.region
@@ -96,7 +96,7 @@ class _BoardAlone:
 
 async def _serve(folder: Path) -> None:
     board = await _board(_observations(folder / "observations.json"))
-    advisor: Any = _BoardAlone(board)  # the other questions are not asked here
+    advisor: Any = _BoardAlone(board)  # nothing else is asked here
     limits = ConnectionLimits()
     snapshot = folder / "recommendations.json"
     api = Api(advisor, clock=SystemClock(), limits=limits, snapshot_path=snapshot)
@@ -113,7 +113,7 @@ async def _serve(folder: Path) -> None:
 
 
 async def _board(observations: tuple[Observation[Any], ...]) -> Board:
-    """What stands at every size of the ladders, and at those that were measured."""
+    """The advice at every size of the ladders, and at the measured ones."""
     contexts = {observation.context for observation in observations}
     for operation, service in OPERATIONS.items():
         place = dataclasses.replace(_HOME, operation=operation)

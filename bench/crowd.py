@@ -1,10 +1,10 @@
-"""Knows whether a crowd leaves a mark: the daemon's memory and descriptors under watchers and leases that come and go.
+"""Knows whether a crowd leaves traces: the daemon's memory and descriptors while watchers and leases come and go.
 
     python -m bench crowd --long
 
 A thousand watchers and two hundred leases at any time, for an hour (five minutes without `--long`), while the daemon
 probes the lab's S3 and SQS and tells all of them what it learns. Each second some of them leave and others come. The
-first sixth is the time to grow; after it memory is compared by medians, at the beginning and the end.
+first sixth of the time is for growing; after it, median memory at the beginning is compared with that at the end.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.programs import descriptor_count
 
 _SECONDS = {False: 300.0, True: 3600.0}
 _WATCHER_COUNT, _LEASE_COUNT = 1000, 200
-_LEAVING_COUNT = 4  # each second
+_LEAVING_COUNT = 4  # per second
 _SAMPLE_SECONDS = 5.0
 _GROWING_FRACTION = 1 / 6
 _GROWTH_FRACTION_MAX = 0.02
@@ -37,17 +37,17 @@ _WATCH = b"GET /v1/watch HTTP/1.0\r\nHost: localhost\r\n\r\n"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """Of the daemon, and of the processes that it has started."""
+    """The daemon and the processes that it has started."""
 
     seconds: float
     rss_bytes: float
     descriptor_count: int
     children_rss_bytes: float
-    crowd_count: int  # connections that are open on this side
+    crowd_count: int  # connections open on this side
 
 
 class Crowd:
-    """So many connections of a kind, each read as lines come."""
+    """This many connections of one kind, each read as lines arrive."""
 
     def __init__(self, path: Path, count: int, request: Callable[[], bytes]) -> None:
         self._path = path
@@ -55,7 +55,7 @@ class Crowd:
         self._ready = select.epoll()
         self._members: dict[int, socket.socket] = {}
         self.heard_bytes = 0
-        self.closed_count = 0  # by the daemon, which it should not
+        self.closed_count = 0  # by the daemon, which should close none
         for _ in range(count):
             self._come()
 
@@ -63,13 +63,13 @@ class Crowd:
         return len(self._members)
 
     def change(self, count: int) -> None:
-        """So many leave, whoever they are, and as many come."""
+        """Replace this many random connections."""
         for descriptor in random.sample(sorted(self._members), count):
             self._leave(descriptor)
             self._come()
 
     def hear(self) -> None:
-        """Read what has come."""
+        """Read what has arrived."""
         for descriptor, _ in self._ready.poll(0):
             try:
                 heard = self._members[descriptor].recv(_READ_BYTES)
@@ -156,7 +156,7 @@ def _sample(process_id: int, elapsed: float, crowd_count: int) -> Sample:
 def _rss_bytes(process_id: int) -> float:
     try:
         return footprint.memory_bytes(process_id)["Rss"]
-    except (OSError, KeyError):  # it has just ended
+    except (OSError, KeyError):  # the process has just ended
         return 0.0
 
 

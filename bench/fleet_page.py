@@ -1,10 +1,10 @@
-"""Knows how long the report of a fleet takes: ten million observations by DuckDB, and by Spark with one and two cores.
+"""Knows how long a fleet's report takes: ten million observations by DuckDB, and by Spark with one and two cores.
 
     python -m bench fleet-page          a tenth of it
     python -m bench --long fleet-page
 
-The files are made up: 100 days of 20 hosts in six places. Peak memory is that of the reading process. Spark runs in its
-local mode, where executors are threads of one Java process; it wants `pyspark` and Java.
+The files are made up: 100 days of 20 hosts in six places. Peak memory is the reading process's. Spark runs in its local
+mode, where executors are threads of one Java process; it needs `pyspark` and Java.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ spark.stop()
 
 
 def make(folder: Path, count: int) -> None:
-    """So many observations; what is measured is noise around what each place and host are."""
+    """Write this many observations; values are noise around each place's and host's own level."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

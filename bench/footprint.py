@@ -1,10 +1,11 @@
-"""Knows what it costs to have the daemon there: memory, processor at rest, and the time to its first answer.
+"""Knows what the daemon costs at rest: memory, processor time, and the time to its first answer.
 
     python -m bench footprint
 
 Three daemons of the same installation: one that never probed, one on a database with a year of observations whose
-probes are not due yet, and one that has just probed the lab's S3 and SQS, both ways, and now rests. Beside them in the
-same run what else runs on a host: chronyd of the distribution, node_exporter and Telegraf as their modules build.
+probes are not due yet, and one that has just probed the lab's S3 and SQS, both ways, and now rests. For comparison, in
+the same run, other services of a host: the distribution's chronyd, and node_exporter and Telegraf built from their
+modules.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _START_COUNT = {False: 5, True: 20}
 _WAIT_SECONDS_MAX = 300.0
 _QUESTION = f"/v1/recommendation?operation=s3_upload&payload_size_bytes={GiB}"
 _REGION, _INSTANCE_TYPE, _BUCKET = "eu-central-1", "m7i.large", "bench"
-_PROBES_A_DAY = 8  # of each context, through a year
+_PROBES_A_DAY = 8  # per context, through a year
 _CONTEXTS: tuple[tuple[str, int, Setting], ...] = (
     ("s3_upload", 64 * MiB, S3UploadSetting(thread_count=16, part_size_bytes=8 * MiB)),
     ("s3_download", 64 * MiB, S3DownloadSetting(thread_count=16, range_size_bytes=8 * MiB)),
@@ -65,7 +66,7 @@ _CONTEXTS: tuple[tuple[str, int, Setting], ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footprint:
-    """Of one process that rests."""
+    """The cost of one process at rest."""
 
     rss_bytes: float
     pss_bytes: float
@@ -96,7 +97,7 @@ def run(*, long: bool = False) -> dict[str, Any]:
 
 
 def resting(process_id: int, seconds: float) -> Footprint:
-    """What a process takes while nobody asks it for anything, when those that it has started have ended."""
+    """The cost of a process while nobody uses it, after the processes that it started have ended."""
     deadline = time.monotonic() + _WAIT_SECONDS_MAX
     while descendants(process_id) and time.monotonic() < deadline:
         time.sleep(1.0)
@@ -116,20 +117,20 @@ def resting(process_id: int, seconds: float) -> Footprint:
 
 
 def descendants(process_id: int) -> list[int]:
-    """The processes that it has started, and those that they have."""
+    """The processes that it has started, and in turn theirs."""
     files = Path(f"/proc/{process_id}/task").glob("*/children")
     found = [int(child) for file in files for child in file.read_text(encoding="ascii").split()]
     return found + [theirs for child in found for theirs in descendants(child)]
 
 
 def memory_bytes(process_id: int) -> dict[str, float]:
-    """As the kernel adds it up."""
+    """The kernel's totals."""
     lines = Path(f"/proc/{process_id}/smaps_rollup").read_text(encoding="ascii").splitlines()[1:]
     return {name: 1024.0 * int(value.split()[0]) for name, value in (line.split(":") for line in lines)}
 
 
 def _cpu_seconds(process_id: int) -> float:
-    """On a processor, of all threads, in nanoseconds of the kernel's own count."""
+    """Processor time of all threads, from the kernel's count in nanoseconds."""
     tasks = Path(f"/proc/{process_id}/task").glob("*/schedstat")
     return sum(int(task.read_text(encoding="ascii").split()[0]) for task in tasks) / 1e9
 
@@ -157,7 +158,7 @@ def _first_answer_seconds(folder: Path) -> float:
 
 
 def _after_probes(folder: Path, rest_seconds: float) -> Footprint:
-    """Two of each context, with the fits that follow; the next ones are weeks away."""
+    """Two probes of each context, with the fits that follow; the next ones are weeks away."""
     with probing(_made(folder), interval="30d") as child:
         for count in (1, 2):
             _probe_until(folder, count)
@@ -177,7 +178,7 @@ def probing(folder: Path, *, interval: str) -> Iterator[subprocess.Popen[bytes]]
 
 
 def _probe_until(folder: Path, count: int) -> None:
-    """Every context was measured so often; on a busy machine some probes come to nothing, and are asked for again."""
+    """Wait until every context was measured this often; on a busy machine failed probes are requested again."""
     missing = {operation for operation, _, _ in _CONTEXTS}
     deadline = time.monotonic() + _WAIT_SECONDS_MAX
     while missing and time.monotonic() < deadline:
@@ -229,7 +230,7 @@ def _configuration(folder: Path, probes: str = "") -> Path:
 
 @contextlib.contextmanager
 def _running_daemon(folder: Path, configuration: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Until the block ends, and what it leaves."""
+    """A daemon that runs until the block ends."""
     command = [sys.executable, "-m", "penstock.daemon.main", "--config", str(configuration)]
     with (folder / "log").open("wb") as log, _running(command, log) as child:
         yield child
@@ -246,7 +247,7 @@ def _running(command: list[str], log: Any) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def _wait_for_answer(folder: Path) -> None:
-    """Until it says what it advises."""
+    """Wait until it gives advice."""
     deadline = time.monotonic() + _WAIT_SECONDS_MAX
     while time.monotonic() < deadline:
         with contextlib.suppress(NoDaemonError):
@@ -269,7 +270,7 @@ def _wait_until(folder: Path, holds: Any) -> None:  # Any: of a status, which is
 
 
 def _fill(path: Path) -> None:
-    """A year of probes of every context, and where each place was found to stand by them."""
+    """A year of probes of every context, and the fits of each place."""
     store = Store(path, setting_types())
     now = datetime.now(UTC)
     try:
@@ -315,7 +316,7 @@ def _others(folder: Path, rest_seconds: float) -> dict[str, Footprint]:
 
 
 def _commands(folder: Path) -> dict[str, tuple[Callable[[], Path], list[str]]]:
-    """None steers a clock, listens beyond the loopback or sends anything."""
+    """None of them sets the clock, listens beyond the loopback, or sends anything."""
     chrony, telegraf = folder / "chrony.conf", folder / "telegraf.conf"
     chrony.write_text(
         f"server 127.0.0.1 port 9\nport 0\ncmdport 0\npidfile {folder}/chronyd.pid\nbindcmdaddress /\n",

@@ -1,10 +1,10 @@
-"""Knows what it costs to hear applications: a process that hears as the daemon does, and 5,000 datagrams a second.
+"""Knows what hearing applications costs: a process that hears like the daemon, and 5,000 datagrams a second.
 
     python -m bench hearing
 
-The datagrams are botocore's own, two for each call, from a process of their own that paces them by the millisecond. The
-hearer is the daemon's, on uvloop as in `penstockd`; its processor time is what the kernel counted of its process while
-they came, and its memory is read before and after.
+The datagrams are botocore's own, two for each call, from another process that paces them by the millisecond. The hearer
+is the daemon's, on uvloop as in `penstockd`; its processor time is the kernel's count for its process meanwhile, and
+its memory is read before and after.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DATAGRAM_COUNT_PER_SECOND = 5000
 CORE_FRACTION_MAX = 0.05
 GROWTH_BYTES_MAX = 1 << 20
 _SECONDS = {False: 20.0, True: 3600.0}
-_WARM_SECONDS = 5.0  # until every class of latency was seen
+_WARM_SECONDS = 5.0  # until every latency class has occurred
 _APPLICATION_COUNT = 8
 _USER_AGENT = (
     "Boto3/1.43.117 md/Botocore#1.43.117 ua/2.1 os/linux#6.1.0-28-amd64 md/arch#x86_64 lang/python#3.11.2 "
@@ -42,7 +42,7 @@ _USER_AGENT = (
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """By the hearer, up to now."""
+    """By the hearer, so far."""
 
     processor_seconds: float
     resident_bytes: int
@@ -82,7 +82,7 @@ def _found(before: Used, after: Used, sent_count: int, seconds: float) -> dict[s
     heard_count = after.heard_count - before.heard_count
     used_seconds = after.processor_seconds - before.processor_seconds
     grown_bytes = after.resident_bytes - before.resident_bytes
-    # What the sender could not keep up with is reckoned as if it had been sent.
+    # Datagrams that the sender could not send in time are counted as if they had been sent.
     each_seconds = used_seconds / heard_count
     is_met = each_seconds * DATAGRAM_COUNT_PER_SECOND <= CORE_FRACTION_MAX and grown_bytes <= GROWTH_BYTES_MAX
     return {
@@ -122,12 +122,12 @@ def _datagrams() -> list[bytes]:
 
 
 def _send(port: int, seconds: float) -> int:
-    """Evenly, by the millisecond; how many."""
+    """Send evenly, by the millisecond; returns the number sent."""
     datagrams, count, begun_seconds = _datagrams(), 0, time.monotonic()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         sender.connect(("127.0.0.1", port))
         while (elapsed_seconds := time.monotonic() - begun_seconds) < seconds:
-            # After a pause of this process what was not sent is left out: a burst would be another question.
+            # After a pause of this process, missed datagrams are left out: a burst would measure something else.
             due = int(elapsed_seconds * DATAGRAM_COUNT_PER_SECOND)
             for _ in range(min(due - count, 50)):
                 sender.send(datagrams[count % len(datagrams)])
@@ -149,13 +149,13 @@ def _free_port() -> int:
 
 
 def _hear(tell: Connection, port: int) -> None:
-    """The hearer's process: says when it hears, and answers each question with what it used."""
+    """The hearer's process: reports when it is listening, and answers each question with its usage."""
 
     async def heard() -> None:
         hearing = Hearing(SystemClock())
         section = ListenSection(is_enabled=True, port=port)
         task = asyncio.create_task(hearing.listen(section, Troubles(SystemClock())))
-        while not hearing.is_listening:  # noqa: ASYNC110 - nobody tells
+        while not hearing.is_listening:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0.01)
         tell.send(None)
         asyncio.get_running_loop().add_reader(tell.fileno(), _answer, tell, hearing)

@@ -1,10 +1,10 @@
-"""Knows how one boto3 process uploads when it is told how, holds a lease, or is left to itself.
+"""Knows how one boto3 process uploads: as it is told, with a lease, or by default.
 
     python -m bench.lease_client ENDPOINT FILE FOLDER
 
-carries out one `Job` for each line of JSON on standard input and prints a `Report`. Before uploads that are not told
-it says "ready" and waits for another line, so that several processes can begin together. FOLDER is where the daemon's
-socket is. It imports what an application would: boto3 and penstock's client.
+carries out one `Job` for each line of JSON on standard input and prints a `Report`. Before uploads without a given
+setting it prints "ready" and waits for another line, so that several processes can begin together. FOLDER contains the
+daemon's socket. It imports what an application would: boto3 and penstock's client.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Setting = dict[str, int]
 
 
 class Uploader:
-    """boto3 as an application uses it."""
+    """boto3, used as by an application."""
 
     def __init__(self, endpoint_url: str, source: Path, folder: Path) -> None:
         self._endpoint_url = endpoint_url
@@ -61,7 +61,7 @@ class Uploader:
         }
 
     def _strategy(self, job: dict[str, Any], size: int, held: contextlib.ExitStack) -> Callable[[], Setting]:
-        """What to use for the next file."""
+        """A function that returns the setting for the next file."""
         if job["strategy"] == "lease":
             lease = held.enter_context(Lease("s3_upload", size, client="boto3", socket=self._socket_path))
             return lambda: dict(lease.setting)
@@ -94,7 +94,7 @@ class Uploader:
 
 
 def _rss_bytes_max() -> int:
-    """Of this program: getrusage would count what its parent had before it became this one."""
+    """This program's peak memory; getrusage would include its parent's from before the exec."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 

@@ -1,10 +1,10 @@
-"""Knows what leases are worth: several boto3 processes on one host, each at its share, at the optimum, or by default.
+"""Knows what leases gain: several boto3 processes on one host, each with its share, at the optimum, or by default.
 
     python -m bench leases
 
-Two, four and eight processes upload at the same time through one link of known physics that, like a real one, carries
-less the more it is crowded past its knee. The advice comes from a model that was fitted to a few uploads by one of
-them, and reaches the others over the real socket. Then a holder is killed, and another waits to hear of it.
+Two, four and eight processes upload at the same time through one link of known physics which, like a real one, carries
+less when it is crowded beyond its knee. The advice comes from a model fitted to a few uploads by one of them, and
+reaches the others over the real socket. Then a holder is killed, and another waits for its new share.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ LINK = LinkTruth(
     oversubscription_loss=0.15,  # as in the lab's busy region
 )
 OBJECT_SIZE_BYTES = 128 * MiB
-_PROBES = ((4, 8), (8, 8), (13, 5), (16, 8), (25, 5), (9, 5))  # threads, MiB a part
+_PROBES = ((4, 8), (8, 8), (13, 5), (16, 8), (25, 5), (9, 5))  # threads, MiB per part
 _PROCESS_COUNTS = (2, 4, 8)
-_FILE_COUNT = {False: 1, True: 3}  # of each process, one by one
+_FILE_COUNT = {False: 1, True: 3}  # per process, one after another
 _ROUND_COUNT = {False: 1, True: 3}
 _KILL_COUNT = 10
 _HEAR_SECONDS_MAX = 10.0
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process did."""
+    """The result of one process."""
 
     transferred_bytes: int
     duration_seconds: float
@@ -63,20 +63,20 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bytes_per_second(self) -> float:
-        """While it was at work."""
+        """Its rate while it was working."""
         return self.transferred_bytes / self.duration_seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """Some processes with one strategy: medians over the rounds."""
+    """Several processes with one strategy: medians over the rounds."""
 
     process_count: int
     strategy: str
     bytes_per_second: float  # all bytes, until the last process has ended
     fairness: float  # Jain's index of the processes' rates: 1 is equal, 1/n is all to one
-    thread_count: int  # all together, at the beginning
-    rss_bytes: float  # of one process, at its most
+    thread_count: int  # over all processes, at the beginning
+    rss_bytes: float  # the peak of one process
 
 
 def run(*, long: bool = False) -> dict[str, Any]:
@@ -146,7 +146,7 @@ def _line(row: Row) -> str:
 
 @contextlib.contextmanager
 def _client(endpoint_url: str, source: Path, folder: Path) -> Iterator[tuple[IO[str], IO[str]]]:
-    """A boto3 process: where it is told, and where it reports."""
+    """A boto3 process: its input for jobs and its output of reports."""
     command = [sys.executable, "-m", "bench.lease_client", endpoint_url, str(source), str(folder)]
     environment = {**os.environ, **CREDENTIALS, "AWS_REGION": "eu-west-1"}
     with subprocess.Popen(
@@ -175,7 +175,7 @@ def _report(reports: IO[str]) -> Report:
 
 
 def _probe(endpoint_url: str, source: Path, folder: Path) -> list[Upload]:
-    """A few uploads by one process, for the model."""
+    """A few uploads by one process to teach the model."""
     uploads = []
     with _client(endpoint_url, source, folder) as (jobs, reports):
         for thread_count, mebibytes in _PROBES:
@@ -189,12 +189,12 @@ def _probe(endpoint_url: str, source: Path, folder: Path) -> list[Upload]:
 def _together(
     count: int, job: Mapping[str, object], endpoint_url: str, source: Path, folder: Path
 ) -> list[Report]:
-    """What each of some processes did that began at the same time."""
+    """The reports of processes that begin at the same time."""
     with contextlib.ExitStack() as processes:
         clients = [processes.enter_context(_client(endpoint_url, source, folder)) for _ in range(count)]
         for jobs, _ in clients:
             _tell(jobs, json.dumps(job))
-        for _, reports in clients:  # each holds its lease before any begins
+        for _, reports in clients:  # all hold their leases before any begins
             _hear(reports)
         for jobs, _ in clients:
             _tell(jobs, "go")
@@ -202,7 +202,7 @@ def _together(
 
 
 def _heard_of_kills(folder: Path) -> list[float]:
-    """How long it takes from SIGKILL until another holder has the whole host again."""
+    """The time from SIGKILL until another holder has the whole host again."""
     socket_path = str(folder / "penstock.sock")
     told: queue.SimpleQueue[tuple[float, Advice]] = queue.SimpleQueue()
     program = (

@@ -1,9 +1,9 @@
-"""Knows what a report of very many observations takes: seconds, memory, and the size of the page.
+"""Knows what a report on very many observations takes: seconds, memory, and the size of the page.
 
     python -m bench report-size
 
-A database with a million observations in five places, histograms with them, is written and read by `penstock report`
-in a process of its own.
+It writes a database with a million observations, including histograms, of five places; `penstock report` reads it in a
+process of its own.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def run(*, long: bool = False) -> dict[str, float]:  # noqa: ARG001 - there is o
 
 
 def fill(database: Path, count: int, *, seed: int = 1) -> None:
-    """A year of five places, with fits and advice: what is measured follows a law with noise, and is written fast."""
+    """A year of five places, with fits and advice: measurements follow a law with noise, and are written fast."""
     places = [
         Place(operation=operation, region=f"eu-central-{n + 1}", instance_type="m7i.large")
         for operation, region_count in _REGIONS.items()
@@ -81,9 +81,9 @@ def fill(database: Path, count: int, *, seed: int = 1) -> None:
 
 
 def observations(place: Place, count: int, seed: int) -> Iterator[Observation[Any]]:
-    """Evenly through a year, a thousandth of them refused some requests."""
+    """Evenly through a year; a thousandth of them had requests refused."""
     rng = random.Random(seed)
-    times = [_times(random.Random(n)) for n in range(64)]  # the requests of so many probes, again and again
+    times = [_times(random.Random(n)) for n in range(64)]  # the requests of 64 probes, used again and again
     for n in range(count):
         setting, size, value = _measured(place.operation, rng)
         request_count = 40
@@ -110,7 +110,7 @@ def observations(place: Place, count: int, seed: int) -> Iterator[Observation[An
 
 
 def _measured(operation: str, rng: random.Random) -> tuple[Setting, int, float]:
-    """A setting, a size, and the value that is measured of them."""
+    """A setting, a size, and the value measured with them."""
     noise = rng.lognormvariate(0.0, 0.12)
     if operation == "sqs_delivery":
         threads = rng.choice((1, 2, 3, 4, 6, 8))
@@ -169,7 +169,7 @@ def _row(observation: Observation[Any]) -> tuple[Any, ...]:
 
 
 def _measured_of(command: list[str], page: Path) -> dict[str, float]:
-    """What a program takes; the kernel counts its memory and its processor."""
+    """A program's resources, with memory and processor time counted by the kernel."""
     began = time.monotonic()
     child = subprocess.Popen([sys.executable, *command])
     _, status, usage = os.wait4(child.pid, 0)

@@ -1,13 +1,13 @@
-"""Knows what eight hosts get of one prefix of 3,500 requests a second, however they are told how many to make.
+"""Knows what eight hosts get from one prefix limited to 3,500 requests a second, by how each limits its requests.
 
-    fleet              penstock's shares by heartbeats, as daemons work them out, and applications that hold leases
-    fleet, reports     the same where nobody holds a lease: demand is guessed from what applications report
-    fleet, no bucket   nobody sees the others: each lowers and raises its part by its own refusals
-    alone              each host at the optimum that it found with the prefix to itself, retries as in SDKs
-    adaptive           botocore's own adaptive mode: its classes, on virtual time
+    fleet              penstock's shares by heartbeats, as daemons compute them, and applications that hold leases
+    fleet, reports     the same without leases: demand is estimated from what applications report
+    fleet, no bucket   no host sees the others: each lowers and raises its part by its own refusals
+    alone              each host at the optimum that it found with the prefix to itself, with the SDKs' retries
+    adaptive           botocore's own adaptive mode: its classes, in virtual time
 
-All meet the same demand, from a fifth of the limit to three times it, spread anew over the hosts every ten minutes.
-What a host cannot send within a second is not done later: workers wait. Refused requests are tried again twice.
+All meet the same demand, from a fifth of the limit to three times it, newly distributed over the hosts every ten
+minutes. Requests that a host cannot send within a second are dropped: workers wait. Refused requests are retried twice.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from penstock.vocabulary import FREE
 Array = NDArray[np.float64]
 
 LIMIT_PER_SECOND = 3500.0
-BURST_SECONDS = 0.2  # of requests that a prefix admits at once
+BURST_SECONDS = 0.2  # the burst that a prefix admits, in seconds of its rate
 HOST_COUNT = 8
-LOADS = (0.2, 0.5, 0.8, 1.0, 1.3, 2.0, 3.0, 0.6)  # of the limit, phase by phase
+LOADS = (0.2, 0.5, 0.8, 1.0, 1.3, 2.0, 3.0, 0.6)  # demand over limit, by phase
 QUEUE_SECONDS = 1.0
 ATTEMPT_COUNT_MAX = 3
 BACKOFF_SECONDS_MAX = 20.0
@@ -51,7 +51,7 @@ OPERATION, BUCKET = "s3_upload", "fleet-bucket"
 
 @dataclass(frozen=True)
 class Weather:
-    """What hosts would make, by phase: (phases, hosts), in requests a second."""
+    """The hosts' demand by phase, (phases, hosts), in requests per second."""
 
     offered: Array
     phase_seconds: float
@@ -60,7 +60,7 @@ class Weather:
 
     @classmethod
     def of(cls, seed: int, *, phase_seconds: float, tick_seconds: float, limit: float) -> Weather:
-        """Unevenly spread: the busiest host wants about ten times what the idlest does."""
+        """Unevenly distributed: the busiest host wants about ten times as much as the idlest."""
         chance = np.random.default_rng(seed)
         spread = chance.lognormal(0.0, 0.7, (len(LOADS), HOST_COUNT))
         offered = limit * np.array(LOADS)[:, None] * spread / spread.sum(axis=1, keepdims=True)
@@ -68,11 +68,11 @@ class Weather:
 
     @property
     def tick_count(self) -> int:
-        """Of all phases."""
+        """Ticks of all phases."""
         return round(len(self.offered) * self.phase_seconds / self.tick_seconds)
 
     def phase(self, tick: int) -> int:
-        """Which one it is."""
+        """The phase of a tick."""
         return min(int(tick * self.tick_seconds / self.phase_seconds), len(self.offered) - 1)
 
 
@@ -84,13 +84,13 @@ class Sender(Protocol):
         ...
 
     def told(self, admitted: int, refused: int) -> None:
-        """What became of those of the last moment."""
+        """The outcome of those of the last tick."""
         ...
 
 
 @dataclass
 class Outcome:
-    """What came of it, by phase and host."""
+    """The result, by phase and host."""
 
     offered: Array
     possible: Array
@@ -99,7 +99,7 @@ class Outcome:
     refused: Array
 
     def figures(self) -> dict[str, float]:
-        """The three figures; Jain's index is that of the worst phase, over what the fair part of each host was."""
+        """The three figures; Jain's index is for the worst phase, relative to each host's fair part."""
         return {
             "admitted_over_possible": float(self.admitted.sum() / self.possible.sum()),
             "refused": float(self.refused.sum() / max(self.attempted.sum(), 1.0)),
@@ -115,14 +115,14 @@ class Outcome:
 
 @dataclass
 class Prefix:
-    """A token bucket; of those that come at once, chance decides whom it admits."""
+    """A token bucket; among requests at the same time, chance decides which are admitted."""
 
     per_second: float
     chance: np.random.Generator
     tokens: float = 0.0
 
     def admit(self, counts: NDArray[np.int64], seconds: float) -> NDArray[np.int64]:
-        """Of each host."""
+        """The number admitted for each host."""
         self.tokens = min(
             self.tokens + self.per_second * seconds, self.per_second * max(BURST_SECONDS, seconds)
         )
@@ -134,18 +134,18 @@ class Prefix:
 
 @dataclass
 class Again:
-    """Refused requests that are tried again, by the moment: (hosts,) for each attempt."""
+    """Refused requests to be retried, by tick: (hosts,) for each attempt."""
 
     tick_seconds: float
     chance: np.random.Generator
     waiting: dict[int, Array] = field(default_factory=dict)
 
     def due(self, tick: int) -> Array:
-        """(attempts, hosts), and no more waiting."""
+        """Those that are due, (attempts, hosts); they wait no longer."""
         return self.waiting.pop(tick, np.zeros((ATTEMPT_COUNT_MAX, HOST_COUNT)))
 
     def wait(self, tick: int, attempt: int, host: int, count: int) -> None:
-        """A random part of an interval that doubles, as the SDKs do."""
+        """Schedule a retry at a random point of an interval that doubles, as the SDKs do."""
         if attempt + 1 >= ATTEMPT_COUNT_MAX or count == 0:
             return
         longest = min(2.0**attempt, BACKOFF_SECONDS_MAX)
@@ -156,21 +156,21 @@ class Again:
 
 
 class Course:
-    """One way of sending through all the weather, a tick at a time."""
+    """One way of limiting through all the weather, tick by tick."""
 
     def __init__(self, weather: Weather, senders: Sequence[Sender], limit: float) -> None:
         self.weather, self._senders = weather, senders
         chance = np.random.default_rng(weather.seed + 1)
-        self._arrivals = np.random.default_rng(weather.seed + 2)  # the same for all ways
+        self._arrivals = np.random.default_rng(weather.seed + 2)  # the same for all
         self._prefix, self._ideal = Prefix(limit, chance), Prefix(limit, np.random.default_rng(0))
         self._again = Again(weather.tick_seconds, chance)
-        self._backlog = np.zeros(HOST_COUNT, dtype=np.int64)  # not sent yet
+        self._backlog = np.zeros(HOST_COUNT, dtype=np.int64)  # not yet sent
         self._ideal_backlog = 0
         shape = weather.offered.shape
         self.outcome = Outcome(np.zeros(shape), np.zeros(shape[0]), *np.zeros((3, *shape)))
 
     def tick(self, tick: int) -> None:
-        """Everybody sends, the prefix admits, everybody is told."""
+        """All hosts send, the prefix admits, all are told."""
         weather, outcome = self.weather, self.outcome
         phase, seconds = weather.phase(tick), weather.tick_seconds
         fresh = self._arrivals.poisson(weather.offered[phase] * seconds)
@@ -197,23 +197,23 @@ class Course:
         outcome.refused[phase] += sent - admitted
 
     def _retry(self, tick: int, host: int, attempts: NDArray[np.int64], sent: int, admitted: int) -> None:
-        """Who was refused comes again; who was not sent and is on a further attempt waits."""
+        """Refused requests are scheduled again; unsent retries go on waiting."""
         refused = sent - admitted
         self._backlog[host] = max(0, int(attempts.sum()) - sent - int(attempts[1:].sum()))
         if not refused and sent == attempts.sum():
             return
-        for attempt in reversed(range(ATTEMPT_COUNT_MAX)):  # what waited longest goes first
+        for attempt in reversed(range(ATTEMPT_COUNT_MAX)):  # those that waited longest go first
             mine = min(int(attempts[attempt]), sent)
             sent -= mine
             lost = min(refused, mine)
             refused -= lost
             self._again.wait(tick, attempt, host, lost)
-            if attempt and attempts[attempt] > mine:  # it still waits for its turn
+            if attempt and attempts[attempt] > mine:  # the rest still waits for its turn
                 self._again.wait(tick, attempt - 1, host, int(attempts[attempt]) - mine)
 
 
 class Boundless:
-    """A host that has the prefix to itself, as far as it knows."""
+    """A host that believes it has the prefix to itself."""
 
     def __init__(self, per_tick: float) -> None:
         self._per_tick = int(per_tick)
@@ -222,11 +222,11 @@ class Boundless:
         return min(wanted, self._per_tick)
 
     def told(self, admitted: int, refused: int) -> None:
-        """It does not matter."""
+        """Ignored."""
 
 
 class _Clock:
-    """As botocore's, of virtual time."""
+    """botocore's clock, in virtual time."""
 
     seconds = 0.0
 
@@ -238,14 +238,14 @@ class _Clock:
 
 
 class _Detector:
-    """Which answers are refusals we know; what follows from them is botocore's."""
+    """Says which answers are refusals; botocore decides what follows."""
 
     def is_throttling_error(self, *, is_refused: bool) -> bool:
         return is_refused
 
 
 class Adaptive:
-    """botocore's `retries={"mode": "adaptive"}`, put together as it does itself."""
+    """botocore's `retries={"mode": "adaptive"}`, assembled as botocore does."""
 
     def __init__(self, tick_seconds: float) -> None:
         self._tick_seconds = tick_seconds
@@ -279,7 +279,7 @@ class Adaptive:
 
 
 class Told:
-    """A host that paces itself by penstock's share."""
+    """A host that limits itself to penstock's share."""
 
     def __init__(self, limits: SharedLimits, tick_seconds: float) -> None:
         self.limits, self._tick_seconds = limits, tick_seconds
@@ -291,7 +291,7 @@ class Told:
             share = self.limits.share(OPERATION)
             self._per_second = share.requests_per_second if share else 0.0
         step = self._per_second * self._tick_seconds
-        # And what is left of a request, which no bound may round away.
+        # Plus the fraction of a request that is left, which the bound must not round away.
         self._tokens = min(self._tokens + step, max(step, 0.1 * self._per_second, 1.0) + self._tokens % 1.0)
         taken = min(wanted, int(self._tokens))
         self._tokens -= taken
@@ -302,7 +302,7 @@ class Told:
 
 
 def baseline(weather: Weather, make: Callable[[], Sender], limit: float) -> dict[str, float]:
-    """Hosts that talk to nobody."""
+    """Hosts that do not communicate."""
     course = Course(weather, [make() for _ in range(HOST_COUNT)], limit)
     for tick in range(weather.tick_count):
         course.tick(tick)
@@ -310,7 +310,7 @@ def baseline(weather: Weather, make: Callable[[], Sender], limit: float) -> dict
 
 
 class Outside:
-    """One bucket; each host's clock is as wrong as it is."""
+    """One bucket; each host's clock has its own error."""
 
     def __init__(self, clock: VirtualClock, *, is_lost: bool = False) -> None:
         link = LinkTruth(
@@ -333,7 +333,7 @@ class Outside:
 
 @dataclass
 class Wrong:
-    """A clock whose date is off."""
+    """A clock whose date is wrong."""
 
     clock: VirtualClock
     ahead: timedelta
@@ -348,7 +348,7 @@ class Wrong:
 def host_limits(
     number: int, clock: VirtualClock, outside: Outside, limit: float, wanted: Callable[[str], float]
 ) -> SharedLimits:
-    """Of one daemon, whose clock is up to ten minutes ahead of another's."""
+    """The limits of one daemon; clocks differ by up to ten minutes."""
     section = FleetSection(
         bucket=BUCKET, may_write=True, shared_limits=(f"prefix: {OPERATION} at {limit:.0f}/s",)
     )
@@ -357,7 +357,7 @@ def host_limits(
 
 
 async def heartbeats(limits: SharedLimits) -> None:
-    """As the conductor has them."""
+    """As in the conductor."""
     while True:
         await asyncio.sleep(max(0.0, limits.due_in_seconds))
         if limits.is_heartbeat_due:
@@ -398,7 +398,7 @@ def fleet(
 
 
 def run(*, long: bool) -> dict[str, Any]:
-    """All ways in the same weather."""
+    """Every way of limiting in the same weather."""
     results: dict[str, Any] = {}
     for seed in (11, 12, 13) if long else (11,):
         limit = LIMIT_PER_SECOND if long else LIMIT_PER_SECOND / 5

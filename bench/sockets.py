@@ -1,11 +1,11 @@
-"""Knows what it costs to ask: the snapshot, the socket and the watch, beside redis and a plain file in the same run.
+"""Knows what asking costs: the snapshot, the socket and the watch, beside redis and a plain file in the same run.
 
     python -m bench sockets
 
 The server is the daemon's own board, routes and listener in a process of its own, on uvloop as in `penstockd`, with
-advice from prior fits. Whatever is compared takes turns, so that what the machine does meanwhile falls on all alike.
-The redis side is redis-py against a real redis-server over a unix socket: the nearest thing to "as fast as a local
-service gets from Python". Watchers are read by one process over epoll.
+advice from prior fits. All that is compared takes turns, so that other load on the machine affects all alike. The redis
+side is redis-py with a real redis-server over a unix socket: the nearest thing to "as fast as a local service gets from
+Python". One process reads all watchers with epoll.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from tests.programs import resident_bytes
 
 CACHED_READ_OVER_REDIS_MAX = 1 / 15
 QUERY_OVER_REDIS_MAX = 2.5
-WATCH_SECONDS_MAX = 0.050  # until the median of a thousand watchers has heard
-_MEMORY = next((name for name in ("/dev/shm",) if Path(name).is_dir()), None)  # noqa: S108 - a tmpfs, as /run is
+WATCH_SECONDS_MAX = 0.050  # until the median of a thousand watchers has received it
+_MEMORY = next((name for name in ("/dev/shm",) if Path(name).is_dir()), None)  # noqa: S108 - a tmpfs, like /run
 _ROUND_COUNT = {False: 20, True: 100}
 _CALLS_A_ROUND = 100
 _THROUGHPUT_SECONDS = {False: 2.0, True: 10.0}
 _CLIENT_COUNT = 8
 _START_SECONDS = 0.5
 _CHANGE_COUNT = {False: 8, True: 40}
-_VALUE_BYTES = 435  # in redis: the size of a small answer; ours are three times as large
+_VALUE_BYTES = 435  # in redis: a small answer; ours are three times as large
 _TARGET = f"/v1/recommendation?operation=s3_upload&payload_size_bytes={GiB}"
 
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Of one call, from Python."""
+    """The latency of one call from Python."""
 
     p50_seconds: float
     p99_seconds: float
@@ -60,11 +60,11 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class FanOut:
-    """From the moment the daemon publishes: medians over the changes."""
+    """From the moment when the daemon publishes; medians over the changes."""
 
     watcher_count: int
     line_bytes: int
-    median_seconds: float  # until half of the watchers have heard
+    median_seconds: float  # until half of the watchers have received it
     last_seconds: float
     rss_bytes_per_watcher: float
 
@@ -100,7 +100,7 @@ def run(*, long: bool = False) -> dict[str, Any]:
 
 
 def _calls(folder: Path, redis_path: Path | None) -> dict[str, Callable[[], object]]:
-    """What is compared, by name; `advise` looks into the environment at each call, an `Adviser` at its first."""
+    """The compared calls by name; `advise` reads the environment at each call, an `Adviser` at its first."""
     socket_path, snapshot = str(folder / "penstock.sock"), folder / "recommendations.json"
     adviser = Adviser(socket=socket_path, snapshot=str(snapshot))
     if adviser.advise("s3_upload", GiB).basis == "default":
@@ -126,7 +126,7 @@ def _calls(folder: Path, redis_path: Path | None) -> dict[str, Callable[[], obje
 
 
 def measured(calls: Mapping[str, Callable[[], object]], *, rounds: int) -> dict[str, Latency]:
-    """The latency of each call, a round of one after a round of the other."""
+    """The latency of each call, in alternating rounds."""
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(rounds + 1):
         for name, call in calls.items():
@@ -134,7 +134,7 @@ def measured(calls: Mapping[str, Callable[[], object]], *, rounds: int) -> dict[
                 began = time.perf_counter()
                 call()
                 took = time.perf_counter() - began
-                if turn:  # the first is for caches and connections
+                if turn:  # the first round warms caches and connections
                     seconds[name].append(took)
     return {name: Latency(*_percentiles(values)) for name, values in seconds.items()}
 
@@ -171,7 +171,7 @@ def _throughput(who: Callable[[str, float], int], path: str, seconds: float) -> 
     """Calls per second of eight client processes together."""
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(_CLIENT_COUNT, mp_context=spawn) as pool:
-        for duration in (_START_SECONDS, seconds):  # once for all processes to start, once to measure
+        for duration in (_START_SECONDS, seconds):  # the first lets all processes start, the second measures
             counts = list(pool.map(who, [path] * _CLIENT_COUNT, [duration] * _CLIENT_COUNT))
     return sum(counts) / seconds
 
@@ -211,7 +211,7 @@ def _fan_out(server: subprocess.Popen[str], folder: Path, count: int, change_cou
 
 
 def _hear(watchers: Mapping[int, socket.socket], ready: select.epoll) -> tuple[list[float], int]:
-    """When each watcher had its next whole line, and how long the lines are."""
+    """When each watcher received its next whole line, and the length of the lines."""
     heard: list[float] = []
     sizes, buffer = dict.fromkeys(watchers, 0), bytearray(256 * KiB)
     while len(heard) < len(watchers):
@@ -235,7 +235,7 @@ def _allow_open_files(count: int) -> None:
 
 @contextlib.contextmanager
 def _redis(folder: Path) -> Iterator[Path | None]:
-    """A redis-server on a unix socket; None, with a sentence, where there is none."""
+    """A redis-server on a unix socket; None, with a printed sentence, if it is not installed."""
     program = shutil.which("redis-server")
     if program is None:
         print("redis-server is not installed, so nothing is compared with it: apt-get install redis-server")
@@ -265,7 +265,7 @@ def _redis_client(path: str) -> Any:  # redis-py's types are not followed here
 
 
 def _verdict(latencies: Mapping[str, Latency], fan_outs: Sequence[FanOut]) -> dict[str, Any]:
-    """What was to be reached, what was reached."""
+    """The targets and what was reached."""
     rows = {"median of 1,000 watchers": (fan_outs[-1].median_seconds, WATCH_SECONDS_MAX)}
     if "redis GET" in latencies:
         redis_seconds = latencies["redis GET"].p50_seconds

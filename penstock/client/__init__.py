@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from penstock.client.asyncio_client import AsyncLease as AsyncLease
     from penstock.client.lease import Lease as Lease
     from penstock.client.reporting import report as report
-else:  # unseen by type checkers, for which a module with `__getattr__` has every name
+else:  # hidden from type checkers, which take a module with `__getattr__` to have every name
     __getattr__, __dir__, __all__ = offered(
         __name__,
         {"advice": "Advice advise", "asyncio_client": "AsyncLease", "lease": "Lease", "reporting": "report"},

@@ -54,7 +54,8 @@ def part_arguments(
     """How to split objects of this size, and how many requests to have in flight.
 
     Objects from `multipart_threshold_bytes` on are split into parts of `part_size_bytes`; `object_concurrency` objects
-    move at a time, and `part_concurrency` parts of each. Without a daemon: 8 MiB, 8 MiB, 10 parts, 1 object.
+    move at a time, and `part_concurrency` parts of each. Without a daemon these are boto3's: parts of 8 MiB, and ten
+    requests in flight.
     """
     advice = advice or advise(S3_UPLOAD, object_size_bytes, **demand)
     default: PartArguments = {

@@ -196,6 +196,6 @@ def _probability(groups: dict[int, list[float]]) -> float | None:
     values = [group for group in groups.values() if len(group) > 1]
     if len(values) < 2 or len({v for group in values for v in group}) < 2:
         return None
-    from scipy import stats  # a third of a second, for those reports alone that need it
+    from scipy import stats  # takes a third of a second, so only reports that need it pay
 
     return float(stats.kruskal(*values).pvalue)

@@ -1,1 +1,1 @@
-"""Drives a queue as advised: messages that are sent and messages that are worked off."""
+"""Drives a queue as advised: sends messages, and works them off."""

@@ -222,7 +222,7 @@ class Consuming:
         entries = [{"Id": str(i), "ReceiptHandle": handle} for i, (_, handle) in enumerate(receipts)]
         try:
             answer, seconds = await self._ask(self._client.delete_message_batch, Entries=entries)
-        except BaseException:  # who asks is cancelled
+        except BaseException:  # this task was cancelled
             self._messages.put_back(receipts)
             raise
         await self._pause(self._note_deleted(receipts, answer, seconds))

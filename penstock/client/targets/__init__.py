@@ -1,1 +1,1 @@
-"""What clients are told: one piece of advice in the vocabulary of each; pure, and standard library only."""
+"""Translates advice into each client's own options: pure functions, with the standard library alone."""

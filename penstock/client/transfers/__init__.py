@@ -1,1 +1,1 @@
-"""Moves objects of S3 as advised: files, streams that are read and streams that are written."""
+"""Moves objects of S3 as advised: files, and streams to read or to write."""

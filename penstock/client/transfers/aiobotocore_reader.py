@@ -46,7 +46,11 @@ async def open_object(
 
 
 class AsyncObjectReader(Reading):
-    """One object, opened by `open_object`. Only one task at a time may read, as with a file."""
+    """One object, opened by `open_object`. Only one task at a time may read, as with a file.
+
+    `size_bytes` is the object's size. Reads raise what aiobotocore raises, OSError if an answer is not what was asked
+    for, and ValueError once it is closed.
+    """
 
     def __init__(self, opening: Opening) -> None:
         super().__init__(opening)

@@ -72,7 +72,10 @@ class FilesFailedError(Exception):
 
 
 class Summary:
-    """What became of all files: counts, bytes moved, and in `failed` the first 10,000 files that were not moved."""
+    """What became of all files.
+
+    `moved_count`, `moved_bytes` and `failed_count` are totals; `failed` has the first 10,000 files that were not moved.
+    """
 
     def __init__(self, on_file: Callable[[File], object] | None = None) -> None:
         self.moved_count = self.moved_bytes = self.failed_count = 0

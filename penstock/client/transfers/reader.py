@@ -49,7 +49,7 @@ def open_object(
     extra_args: Mapping[str, Any] | None = None,
     **demand: Unpack[TransferDemand],
 ) -> ObjectReader:
-    """The object as a binary file that can be read and sought, as advised for its size.
+    """The object as a readable and seekable binary file, as advised for its size.
 
     Raises what boto3 raises, for example if there is no such object; nothing because of penstock. Without a daemon,
     ranges and connections are boto3's defaults, with 80 MiB of read-ahead. `advice` is used in place of asking;
@@ -65,7 +65,11 @@ def open_object(
 
 
 class ObjectReader(OfOneProcess, Reading, io.RawIOBase):
-    """One object, opened by `open_object`. Threads may share it; like a file, it has a single position."""
+    """One object, opened by `open_object`. Threads may share it; like a file, it has a single position.
+
+    `size_bytes` is the object's size. Reads raise what boto3 raises, OSError if an answer is not what was asked for,
+    and ValueError once it is closed.
+    """
 
     def __init__(self, opening: Opening) -> None:
         super().__init__(opening)

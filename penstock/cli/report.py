@@ -326,7 +326,7 @@ def _bare(advice: Recommendation[Any]) -> str:
 
 @contextmanager
 def _without_collections() -> Iterator[None]:
-    """Suspend garbage collection: millions of values without cycles come and go, and searching them costs a third."""
+    """Suspend garbage collection, a third of the time: millions of values come and go, none of them in a cycle."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

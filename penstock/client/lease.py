@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 # How long entering a lease waits for the answer to begin, and then again for the first share.
 _CONNECT_SECONDS_MAX = 0.5
-# For the listening thread, which holds nobody up: of a hundred that reconnect at once, the last one waits this long.
+# For the listening thread, which holds nobody up: of a hundred that reconnect at once, each waits for those before it.
 _AGAIN_SECONDS_MAX = 10.0
 _PAUSE_SECONDS_MIN = 0.2  # before the daemon is asked again; doubles each time
 _PAUSE_SECONDS_MAX = 30.0

@@ -117,7 +117,10 @@ def correlation_between(pairs: Sequence[tuple[float, float]]) -> tuple[float, fl
 
 
 def _poisson_intervals(records: Records) -> Intervals:
-    """Bootstrap intervals, by resampling pairs, for medians and means; exact ones for rare events."""
+    """Intervals of 90 %, for figures with enough pairs.
+
+    Those of medians and means by bootstrap over pairs, of correlations by Fisher, of rare events exactly.
+    """
     names = [f"{kind}/{size}" for kind in ("read", "write") for size in _SIZES]
     groups = {name: group for name in names if len(group := records.below(f"{name}/")) >= PAIR_COUNT_MIN}
     chance = random.Random("intervals")

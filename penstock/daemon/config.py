@@ -174,7 +174,7 @@ class ListenSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 SharedLimitText: TypeAlias = Annotated[
     str,
     bounds(
-        f'a name, the operations that count and what is borne, such as "backups: {next(iter(OPERATIONS))} at 3500/s"',
+        f'a name, the operations that count and the limit, such as "backups: {next(iter(OPERATIONS))} at 3500/s"',
         pattern=fleet_limit.PATTERN,
     ),
 ]

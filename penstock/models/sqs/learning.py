@@ -456,10 +456,10 @@ def _with_idle_wait(expected: Array, evidence: Columns) -> Array:
 
 def _parameters(draws: Array, mode: Array, caps: tuple[float, float]) -> dict[str, Estimate]:
     low, high = quantiles(draws, [0.05, 0.95])
-    low, high = np.exp(np.minimum(low, mode)), np.exp(np.maximum(high, mode))
+    # All by NumPy: another exponential may put the middle a rounding above the high end.
+    low, middle, high = np.exp([np.minimum(low, mode), mode, np.maximum(high, mode)])
     parameters = {
-        name: Estimate(float(low[i]), float(math.exp(mode[i])), float(high[i]))
-        for i, name in enumerate(_NAMES)
+        name: Estimate(float(low[i]), float(middle[i]), float(high[i])) for i, name in enumerate(_NAMES)
     }
     if caps[0] < UNLIMITED:
         parameters["request_rate_max_per_second"] = Estimate(0.9 * caps[0], caps[0], 1.1 * caps[0])

@@ -2,6 +2,7 @@ import dataclasses
 import json
 from functools import cache
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +11,7 @@ from bench.sqs_world import CONTEXT, PLACE, a_setting, a_world, observe, with_ac
 from penstock.lab.sqs import ActionTruth, QueueTruth
 from penstock.models.model import Fit
 from penstock.models.sqs.delivery import SqsDeliveryModel
+from penstock.models.sqs.learning import _parameters
 from penstock.models.sqs.setting import SqsDeliverySetting
 from penstock.optimizer.deliberation import Case, deliberate
 from penstock.trial.simulated_host import World
@@ -85,6 +87,13 @@ def test_the_model_works_with_no_observation() -> None:
     estimate = MODEL.predict(fit, CONTEXT, setting, Demand())["goodput_messages_per_second"]
     assert fit.observation_count == 0
     assert estimate.high / estimate.low > 2
+
+
+def test_no_parameter_is_outside_of_its_interval() -> None:
+    """Also where what is most likely is all that is likely, not even by a rounding."""
+    for mode in np.random.default_rng(1).uniform(-15.0, 5.0, (20, 12)):
+        for estimate in _parameters(np.tile(mode, (48, 1)), mode, (1e9, 1e3)).values():
+            assert estimate.low <= estimate.expected <= estimate.high
 
 
 def test_a_fit_survives_json() -> None:

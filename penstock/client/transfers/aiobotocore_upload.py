@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
+# aiobotocore asks for a mebibyte, and over TLS has what it gets four times before it is sent.
+_AT_A_TIME_BYTES = 256 * 1024
+
 
 class AsyncUpload(Upload):
     """The requests of an `Upload`. They raise what aiobotocore raises."""
@@ -55,3 +58,6 @@ class _Shared(io.BytesIO):
 
     def getbuffer(self) -> memoryview:
         return memoryview(self.getvalue())
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        return super().read(min(size, _AT_A_TIME_BYTES) if size else size)

@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiobotocore.httpchecksum import AioAwsChunkedWrapper
 
 from penstock.client.advice import default_advice
 from penstock.client.looping import in_thread
 from penstock.client.transfers import aiobotocore_transfers
 from penstock.client.transfers.aiobotocore_reader import AsyncObjectReader, _read, open_object
 from penstock.client.transfers.aiobotocore_transfers import download_file, download_files, upload_files
+from penstock.client.transfers.aiobotocore_upload import AsyncUpload
 from penstock.client.transfers.many_files import File
 from penstock.units import KiB, MiB
 from tests.sdk import a_meta
@@ -158,6 +160,17 @@ async def test_a_body_takes_no_more_room_than_it_needs() -> None:
         tracemalloc.stop()
     assert content == bytes(16 * MiB)
     assert peak < 17 * MiB
+
+
+async def test_a_part_goes_over_tls_a_little_at_a_time() -> None:
+    """By aiobotocore is framed what one reading brings, and whoever joins, encrypts and sends that has it once more."""
+    store, body = Store(), os.urandom(MiB) + b"the end"
+    await AsyncUpload(store, "bucket", "key", {}).put(body)
+    ((_, parameters),) = store.asked
+    frames = [frame async for frame in AioAwsChunkedWrapper(parameters["Body"])]
+    assert max(map(len, frames)) < 300 * KiB
+    parameters["Body"].seek(0)  # as for another try
+    assert parameters["Body"].read() == body
 
 
 async def test_a_pipe_is_refused_before_anything_is_read(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
+from penstock.models.s3.remarks import ALLOWED
 from penstock.optimizer.explanation import UNDARED
 from penstock.optimizer.verdict import HELP, LIMITS
 from penstock.report.changes import change_sentence
@@ -232,6 +233,8 @@ def _limits(place: PlaceFindings, advice: Advice) -> list[tuple[str, str]]:
         words, helping = f"{words}, and there is little work here for more connections", None
     elif name == "connections" and UNDARED in advice.recommendation.explanation:
         helping = "more connections, which are advised once probes have tried as many, or a shorter way"
+    elif name == "connections" and ALLOWED in advice.recommendation.explanation:
+        helping = "more connections than are allowed, or a shorter way"
     if more is not None:
         much = f"{percent(abs(more))} {'more' if more > 0 else 'less'}"
         brought = much if abs(more) >= 0.01 else f"no more{_why_not(advice)}"

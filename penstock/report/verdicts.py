@@ -107,7 +107,7 @@ def _notes(episodes: Sequence[Episode], rhythm: Rhythm | None, unmeasured_count:
         those = f"the requests of {counted(newest.measured_count, 'measurement')}"
         begins, ends = day_words(newest.begins_at), day_words(newest.ends_at)
         when = f"on {begins}" if begins == ends else f"from {begins} to {ends}"
-        yield f"{percent(newest.refused_fraction)} of {those} refused {when}"
+        yield f"{percent(newest.refused_fraction)} of {those} were refused {when}"
 
 
 def _days_of(moments: Iterable[tuple[float, int]]) -> tuple[tuple[date, int], ...]:

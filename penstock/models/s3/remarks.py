@@ -13,6 +13,7 @@ from penstock.models.s3.law import CPU_PER_BYTE, CPU_PER_REQUEST, HOST_RATE, Tra
 from penstock.models.s3.posterior import SURE, Posterior
 from penstock.units import format_bytes, format_rate, format_seconds, number
 
+ALLOWED = "are allowed"  # of connections: the demand or the operator allows no more
 _HURTS = 0.03  # of throughput: a loss that is mentioned
 
 
@@ -22,12 +23,14 @@ def sentences(
     doubled: Transfers,
     log_gains: Array,
     *,
+    limit: str,
     why_not_more: str,
     is_by_host: bool,
 ) -> Iterator[str]:
     """Sentences about the first of the transfers; `doubled` has twice the threads, which may not be allowed.
 
-    `log_gains` (draws,) are those of doubling. A faster host is mentioned only if the bytes pass the host.
+    `limit` is what limits the first, `log_gains` (draws,) are those of doubling. A faster host is mentioned only if the
+    bytes pass the host.
     """
     if np.mean(np.expm1(log_gains) < -_HURTS) >= SURE:
         yield f"More connections make it slower: twice as many would bring {_percent(log_gains)}."
@@ -35,12 +38,13 @@ def sentences(
         twice, alike = f"Twice the connections would bring {_percent(log_gains)}", "the same number on "
         if doubled.n[0] == transfers.n[0]:
             twice, alike = "More connections would not help, as each request already has one", ""
-        elif why_not_more:
+        elif why_not_more and log_gains.mean() > 0.0:
             twice += f", but {why_not_more}"
         faster = f"{alike}a host and path twice as fast would bring "
         faster += _percent(_log_gains_of_a_faster_path(posterior, transfers))
         yield f"{twice}; {faster}." if is_by_host else f"{twice}."
-    if seen := posterior.rising_connection_count:
+    # A ceiling that was met by larger requests was not seen with these.
+    if limit != "host-ceiling" and (seen := posterior.rising_connection_count):
         yield f"No ceiling was seen with up to {seen} connections."
     if not posterior.evidence.measurements().tells_weather:
         yield "The interval holds for this hour: how much other hours differ was not measured."

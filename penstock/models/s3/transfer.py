@@ -416,11 +416,14 @@ class S3TransferModel(S3Choices[S3SettingT]):
         log_gains = self.log_gains(fit, context, [twice], setting, demand)[:, 0]
         why_not, is_by_host = "", passes_host(self.operation)
         if demand.thread_count_max is not None and doubled.n[0] > demand.thread_count_max:
-            why_not = f"no more than {demand.thread_count_max} are allowed"
+            why_not = f"no more than {demand.thread_count_max} {remarks.ALLOWED}"
         elif held_bytes(twice, context, demand) > (demand.memory_bytes_max or inf):
             why_not = "that is more memory than is allowed"
+        limit = self.bottleneck(fit, context, setting, demand)
         found = [
-            *remarks.sentences(posterior, at, doubled, log_gains, why_not_more=why_not, is_by_host=is_by_host)
+            *remarks.sentences(
+                posterior, at, doubled, log_gains, limit=limit, why_not_more=why_not, is_by_host=is_by_host
+            )
         ]
         told = (remarks.of_two_states(posterior, at), remarks.of_late_requests(posterior, at))
         found += [each for each in told if each is not None]

@@ -570,6 +570,17 @@ def test_who_reads_that_more_connections_help_is_told_why_they_are_not_advised(
     assert ("once probes have tried" in dict(screen.facts)["What would help"]) is is_undared
 
 
+def test_who_may_have_no_more_connections_is_told_that_they_are_bounded() -> None:
+    """Where all that are allowed are advised, "more connections" alone is no help."""
+    (place,) = a_report().places
+    bounded = "Twice the connections: +18 %, but no more than 256 are allowed."
+    made = dataclasses.replace(place.advice[0].recommendation, bottleneck="connections", explanation=bounded)
+    advice = (dataclasses.replace(place.advice[0], recommendation=made, doubled_gain_fraction=0.18),)
+    place = dataclasses.replace(place, advice=advice)
+    (screen,) = first_screens(dataclasses.replace(a_report(), places=(place,)))
+    assert "than are allowed" in dict(screen.facts)["What would help"]
+
+
 @pytest.mark.parametrize(("hours", "when"), [(1, "on 1 March"), (20, "from 1 March to 3 March")])
 def test_the_verdict_says_until_when_requests_were_refused(hours: int, when: str) -> None:
     """Who reads the first day alone believes that it is over."""
@@ -579,7 +590,7 @@ def test_the_verdict_says_until_when_requests_were_refused(hours: int, when: str
     ]
     (place,) = a_report(observations={PLACE: seen}).places
     assert place.verdict is not None
-    assert f"measurements refused {when};" in place.verdict.sentence
+    assert f"measurements were refused {when};" in place.verdict.sentence
 
 
 def test_advice_that_names_another_limit_alone_has_not_changed() -> None:

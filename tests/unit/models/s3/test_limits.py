@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from unittest import mock
 
 import pytest
 
@@ -150,6 +151,17 @@ def test_a_limit_of_connections_is_named_beside_what_more_would_bring() -> None:
         r"Twice the connections would bring \+\d+ %, but that is more memory than is allowed; ", full
     )
     assert "allowed" not in free
+    many = fitted(SLOW, noted(SLOW, [*RAMP, 64, 96], {}))
+    falling = " ".join(MODEL.remarks(many, SLOW.context, a_setting(48), Demand(thread_count_max=48)))
+    assert "allowed" not in falling  # where more bring nothing, nobody wonders
+
+
+def test_a_ceiling_that_limits_is_not_said_to_be_unseen() -> None:
+    """Small objects showed none with 256 connections; of large ones it is named, and one of both sentences is wrong."""
+    unseen = fitted(FAST, noted(FAST, [2, 4, 3, 4], {}))
+    setting, demand = a_setting(4), Demand()
+    with mock.patch.object(type(MODEL), "bottleneck", return_value="host-ceiling"):
+        assert "No ceiling" not in " ".join(MODEL.remarks(unseen, FAST.context, setting, demand))
 
 
 def test_more_connections_than_requests_are_named_as_such() -> None:

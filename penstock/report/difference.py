@@ -44,9 +44,9 @@ class Comparison:
     def sentences(self) -> list[str]:
         """The differences that are certain, or that there are none."""
         if not self.differences:
-            return ["No place and size is on both sides"]
+            return ["No place and size appears on both sides"]
         certain = [f"{each.what}: {each.words}" for each in self.differences if each.is_certain]
-        return certain or ["Nothing differs for certain"]
+        return certain or ["No difference is certain"]
 
 
 def signed_span(fraction: Estimate) -> str:

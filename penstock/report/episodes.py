@@ -60,7 +60,7 @@ def episode_sentence(episode: Episode) -> str:
     begins, ends = date_words(episode.begins_at), date_words(episode.ends_at)
     ends = ends.removeprefix(f"{begins.partition(' ')[0]} ")
     spared = episode.spared_count
-    between = f"; {number(spared)} in between met no more than stray refusals" if spared else ""
+    between = f"; {number(spared)} in between met at most stray refusals" if spared else ""
     return (
         f"Requests were refused from {begins} to {ends} UTC: {number(episode.refused_count)} of the "
         f"{number(episode.request_count)} ({percent(episode.refused_fraction)}) of "

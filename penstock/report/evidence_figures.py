@@ -66,7 +66,11 @@ def course_figure(place: PlaceFindings) -> Figure | None:
         change_sentence(change, place.value_metric) for change in place.changes
     ]
     others = place.measured_count - count
-    without = f", without {number(others)} that were refused requests or have no value" if others > 0 else ""
+    without = (
+        f", without {number(others)} in which requests were refused or that have no value"
+        if others > 0
+        else ""
+    )
     description = f"{counted(count, 'measurement')} of all settings{without}. " + (
         " ".join(words[-4:]) or "No change was noticed, and nothing was refused for long."
     )
@@ -76,7 +80,7 @@ def course_figure(place: PlaceFindings) -> Figure | None:
         title=f"What was measured over time, {label(place.value_metric)} beside what is expected now",
         description=description,
         keys=(
-            Key("b0", "measured, darker where more was") if dense else Key("c0", "measured"),
+            Key("b0", "measured, darker where there is more") if dense else Key("c0", "measured"),
             Key("diagonal", "as expected now"),
             *([Key("c0 aside", place.aside_words)] if has_aside else []),
             *([Key("advised", "the place changed")] if place.changes else []),
@@ -158,7 +162,7 @@ def surface_figure(place: PlaceFindings) -> Figure | None:
     ]
     description = (
         f"{place.payload_noun.capitalize()}s of {format_bytes(surface.context.payload_size_bytes)}; the strongest "
-        f"field is {quantity(metric, most)}. The points are the advice and what known clients do by themselves."
+        f"field is {quantity(metric, most)}. The points are the advice and the defaults of known clients."
     )
     rows = tuple((name, quantity(x_name, at[0]), quantity(y_name, at[1])) for name, at, _ in marked)
     return drawn(
@@ -168,8 +172,8 @@ def surface_figure(place: PlaceFindings) -> Figure | None:
         description=description,
         keys=(
             Key("c1", "advised"),
-            Key("c2", "what a client does by itself"),
-            Key("b0", "the more, the stronger"),
+            Key("c2", "a client's default"),
+            Key("b0", "more is stronger"),
         ),
         table=Table(("who", label(x_name), label(y_name)), rows),
     )
@@ -206,7 +210,7 @@ def hours_figure(place: PlaceFindings) -> Figure | None:
         show=lambda hour: f"{hour:02.0f}:00",
     )
     y = chart.linear_axis(
-        "beside the middle of its day", [ratio for _, ratio, _ in rhythm.groups], show=times_words
+        "over the middle of its day", [ratio for _, ratio, _ in rhythm.groups], show=times_words
     )
     layers: list[chart.Layer] = [
         chart.Bar(
@@ -240,8 +244,9 @@ def _rhythm_words(found: Sequence[Rhythm]) -> str:
     return " ".join(
         rhythm_sentence(rhythm)
         if rhythm.is_significant
-        else f"No {rhythm.question} clearly differs from the others (p {number(rhythm.probability)}, corrected for all "
-        f"that was asked; one is named below p {SIGNIFICANCE:g}, from {100 * EFFECT_MIN:g} % on)."
+        else f"No {rhythm.question} clearly differs from the others (p {number(rhythm.probability)}, "
+        f"corrected for all questions asked; one is named if p is below {SIGNIFICANCE:g}, from "
+        f"{100 * EFFECT_MIN:g} % on)."
         for rhythm in found
     )
 

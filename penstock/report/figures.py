@@ -99,8 +99,8 @@ def _curve_figure(place: PlaceFindings, curve: Curve) -> Figure:
     )
     if density:
         description += (
-            f" The fields count all {counted(density.count, 'measurement')} of this size, whatever the other knobs; "
-            "the newest with the others as advised are points."
+            f" The shaded fields count all {counted(density.count, 'measurement')} of this size, whatever "
+            "the other knobs; the points are the newest with the others as advised."
         )
     has_aside = any(not is_on_curve(curve, m, advised) for m in measured)
     return drawn(
@@ -112,9 +112,9 @@ def _curve_figure(place: PlaceFindings, curve: Curve) -> Figure:
             Key("line", "expected"),
             Key("band", "90 % interval"),
             *_shown_colours(measured, colours),
-            *([Key("b0", "all measurements, darker where more are")] if density else []),
-            *([Key("c2", "what a client does by itself")] if clients else []),
-            *([Key("c0 aside", "with other knobs elsewhere, or before a change")] if has_aside else []),
+            *([Key("b0", "all measurements, darker where there are more")] if density else []),
+            *([Key("c2", "a client's default")] if clients else []),
+            *([Key("c0 aside", "with other knobs set differently, or before a change")] if has_aside else []),
             *_trouble_key(measured),
         ),
         table=_curve_table(curve, metric),
@@ -244,8 +244,8 @@ def _record_figure(place: PlaceFindings, judged: Sequence[Measured]) -> Figure:
     )
     if promised.count:
         description += (
-            f"; {promised.within_count} of {promised.count} lie within what had been foreseen of them "
-            f"before ({percent(promised.fraction)}, 90 % is right)"
+            f"; {promised.within_count} of {promised.count} lie within what had been predicted for them "
+            f"({percent(promised.fraction)}, 90 % is right)"
         )
     return drawn(
         (x, y, layers),

@@ -34,7 +34,7 @@ CARD_COUNT_MAX = 4  # with more places, a table comes first
 _BAR_WIDTH, _BAR_HEIGHT = 120, 14
 _SURE = {
     Basis.MEASURED: "The advised setting itself was measured",
-    Basis.MODEL: "A fit to measurements of this place, at other settings",
+    Basis.MODEL: "Estimated from measurements of this place at other settings",
     Basis.REPORTED: "Applications reported it; nothing was measured here",
     Basis.PRIOR: "Tables and neighbouring places; nothing was measured here",
     Basis.DEFAULT: "Nothing is known",
@@ -169,7 +169,7 @@ def _sure(place: PlaceFindings, basis: Basis) -> str:
         words += f"; it rests on {newest}{some}{counted(seen if some else used, 'observation')}"
     judged = place.promised_coverage
     if judged.count >= JUDGED_COUNT_MIN:
-        words += f"; {judged.within_count} of the last {judged.count} came as foreseen (90 % is right)"
+        words += f"; {judged.within_count} of the last {judged.count} came as predicted (90 % is right)"
     return words
 
 
@@ -230,11 +230,11 @@ def _limits(place: PlaceFindings, advice: Advice) -> list[tuple[str, str]]:
     words = LIMITS.get(name, "not known")
     helping = place.request_rate_help if name == "request-rate" else HELP.get(name)
     if name == "connections" and more is not None and more < HELPS_FROM:
-        words, helping = f"{words}, and there is little work here for more connections", None
+        words, helping = f"{words}, and there is too little work here for more connections", None
     elif name == "connections" and UNDARED in advice.recommendation.explanation:
-        helping = "more connections, which are advised once probes have tried as many, or a shorter way"
+        helping = "more connections, once probes have tried that many, or a shorter network path"
     elif name == "connections" and ALLOWED in advice.recommendation.explanation:
-        helping = "more connections than are allowed, or a shorter way"
+        helping = "more connections than are allowed, or a shorter network path"
     if more is not None:
         much = f"{percent(abs(more))} {'more' if more > 0 else 'less'}"
         brought = much if abs(more) >= 0.01 else f"no more{_why_not(advice)}"
@@ -246,7 +246,7 @@ def _why_not(advice: Advice) -> str:
     """The reason, for a large object that has few requests; small objects have many."""
     setting, size = advice.recommendation.setting, advice.payload_size_bytes
     count = math.ceil(size / getattr(setting, "request_size_bytes", math.inf))
-    return f", as each of its {count} requests has one" if 1 < count <= setting.thread_count else ""
+    return f", as each of its {count} requests already has one" if 1 < count <= setting.thread_count else ""
 
 
 def _cost(verdict: PlaceVerdict, *, is_in_full: bool = False) -> str:

@@ -30,7 +30,7 @@ def foreseen_figure(place: PlaceFindings) -> Figure | None:
     ratios = [_bounded(m.value / e.expected) for m, e in pairs]
     ends = [_bounded(v / e.expected) for _, e in pairs for v in (e.low, e.high)]
     x = chart.time_axis("date, UTC", [m.started_at.timestamp() for m, _ in pairs])
-    y = chart.log_axis("seen over foreseen", [*ratios, *ends, 1.0], show=times_words)
+    y = chart.log_axis("measured over predicted", [*ratios, *ends, 1.0], show=times_words)
     layers: list[chart.Layer] = [chart.Line(x=[x.low, x.high], y=[1.0, 1.0], css="diagonal")]
     layers.append(
         chart.Whiskers(
@@ -44,7 +44,7 @@ def foreseen_figure(place: PlaceFindings) -> Figure | None:
             y=ratio,
             css="c0" if e.low <= m.value <= e.high else "c1",
             title=f"{date_words(m.started_at)}, {_why(m)}: {quantity(place.value_metric, m.value)} with "
-            f"{setting_words(m.setting)}, foreseen {quantity(place.value_metric, e.expected)} "
+            f"{setting_words(m.setting)}, predicted {quantity(place.value_metric, e.expected)} "
             f"({span(place.value_metric, e)})",
         )
         for (m, e), ratio in zip(pairs, ratios, strict=True)
@@ -52,13 +52,13 @@ def foreseen_figure(place: PlaceFindings) -> Figure | None:
     return drawn(
         (x, y, layers),
         anchor=anchors.FORESEEN,
-        title="Was it right? What was foreseen beside what was seen",
+        title="Was it right? Predicted and measured",
         description=_foreseen_words(place.promised_coverage, pairs),
         keys=(
-            Key("c0", "within what was foreseen"),
+            Key("c0", "within the predicted interval"),
             Key("c1", "not"),
-            Key("whisker", "90 % interval of before"),
-            Key("diagonal", "exactly as foreseen"),
+            Key("whisker", "predicted 90 % interval"),
+            Key("diagonal", "exactly as predicted"),
         ),
         table=_foreseen_table(place, pairs),
     )
@@ -78,13 +78,14 @@ def regret_figure(place: PlaceFindings) -> Figure | None:
         f"{date_words(s.at)}: {setting_words(s.setting)}, {percent(s.lost_fraction)} lost" for s in steps
     ]
     description = (
-        f"Beside what is advised today, by the newest fit: {percent(mean_regret(steps, newest_at))} on average over "
+        f"Compared with what is advised today, by the newest fit: {percent(mean_regret(steps, newest_at))} "
+        "on average over "
         f"time, {percent(max(lost))} at most, {percent(lost[-1])} at last."
     )
     return drawn(
         (x, y, chart.steps(times, lost, titles, until=end)),
         anchor=anchors.LOST,
-        title="What the advice of its time lost",
+        title="What earlier advice lost",
         description=description,
         keys=(Key("line", "lost"), Key("c0", "a change of the advice")),
         table=table_of(
@@ -103,20 +104,20 @@ def _bounded(ratio: float) -> float:
 
 
 def _why(measured: Measured) -> str:
-    return REASONS[measured.reason] if measured.reason is not None else "not remembered why"
+    return REASONS[measured.reason] if measured.reason is not None else "reason not recorded"
 
 
 def _foreseen_words(coverage: Coverage, pairs: list[tuple[Measured, Estimate]]) -> str:
     words = (
         f"{coverage.within_count} of {coverage.count} measurements ({percent(coverage.fraction)}, 90 % is right) lie "
-        "within the 90 % interval that was given before they were made"
+        "within the 90 % interval that was predicted for them"
     )
     found = sharpness([(m.value, e) for m, e in pairs])
     if found is not None:
         more = "more" if found.bias_fraction >= 0 else "less"
         words += (
-            f"; in the median it reached {percent(found.half_width_fraction)} to either side, and what was seen was "
-            f"{percent(abs(found.bias_fraction))} {more} than foreseen"
+            f"; in the median it reached {percent(found.half_width_fraction)} to either side, and the measured "
+            f"values were {percent(abs(found.bias_fraction))} {more} than foreseen"
         )
     reasons = Counter(REASONS[m.reason] for m, _ in pairs if m.reason is not None)
     if reasons:

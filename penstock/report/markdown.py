@@ -51,12 +51,12 @@ def _page(report: Report) -> Iterator[str]:
         yield from (f"- {escape(words)}" for words in changes)
         gains = ", ".join(f"{each.client} {each.words} ({each.span})" for each, _ in screen.gains)
         if gains and len(screens) <= CARD_COUNT_MAX:
-            yield f"- Over what each client does by itself: {escape(gains)}."
+            yield f"- Gain over each client's defaults: {escape(gains)}."
         for copy in screen.copies[:1] if len(screens) == 1 else ():
             yield from _copy(copy)
     if len(screens) > _PLACE_COUNT_MAX:
         more = counted(len(screens) - _PLACE_COUNT_MAX, "place")
-        yield from ("", f"And {more} more, with less to be gained.")
+        yield from ("", f"And {more} more, with less to gain.")
     for comparison in report.comparisons:
         yield from ("", f"**{escape(comparison.title)}.**")
         yield from (f"- {escape(words)}." for words in comparison.sentences[:_DIFFERENCE_COUNT_MAX])
@@ -103,7 +103,7 @@ def _figures(heading: str, figures: Sequence[Figure]) -> Iterator[str]:
 
 def _heard(report: Report) -> Iterator[str]:
     if report.clients:
-        yield from _titled("## What applications were heard to do", clients_table(report.clients))
+        yield from _titled("## What applications do", clients_table(report.clients))
         yield ""
         for client in report.clients:
             yield from (f"- {escape(client.title)}: {escape(sentence)}." for sentence in client.sentences)
@@ -143,7 +143,7 @@ def _place(place: PlaceFindings, report: Report) -> Iterator[str]:
             for row in advice
         )
         table = Table((place.payload_noun, "demand", *names, *said), rows)
-        yield from _titled("### The advice that stands", table)
+        yield from _titled("### The current advice", table)
         yield from ("", escape(place.payload_note)) if place.payload_note else ()
     yield from _figures("### The figures in numbers", place_figures(place))
     for title, found in evidence_tables(place):

@@ -52,16 +52,16 @@ def _about_place(place: PlaceFindings, report: Report) -> Iterator[Remark]:
 
 def _about_age(place: PlaceFindings, report: Report) -> Iterator[Remark]:
     if place.fit is None:
-        learning = " until a daemon begins with this database, probes here, and learns from them" * bool(
+        learning = " until a daemon starts with this database, probes here and learns from them" * bool(
             place.observation_count
         )
         is_advised = any(a.recommendation.basis is not Basis.DEFAULT for a in place.advice)
         yield Remark(
             code="no-fit",
-            title="There is no fit that can be read" if is_advised else "Nothing was learned here yet",
+            title="No fit can be read" if is_advised else "Nothing was learned here yet",
             reason=f"{counted(place.observation_count, 'observation')} and no usable fit: "
             + (
-                "the advice is what stood last, and nothing is said beside it until the daemon has learned again."
+                "the advice is the last that was issued, and stays without remarks until the daemon has learned again."
                 if is_advised
                 else f"the advice is the SDK's default{learning}."
             ),
@@ -72,7 +72,7 @@ def _about_age(place: PlaceFindings, report: Report) -> Iterator[Remark]:
         yield Remark(
             code="nothing-measured",
             title="Nothing was measured here yet",
-            reason="The advice rests on tables and neighbours; intervals are wide for that reason.",
+            reason="The advice rests on tables and neighbours, so its intervals are wide.",
         )
     ends = [advice.recommendation.expires_at for advice in place.ordinary_advice]
     if ends and max(ends) <= report.generated_at:
@@ -80,8 +80,8 @@ def _about_age(place: PlaceFindings, report: Report) -> Iterator[Remark]:
         yield Remark(
             code="advice-expired",
             title="The advice is out of date",
-            reason=f"It held until {date_words(max(ends))}, {age_words(max(ends), report.generated_at)}; "
-            f"the newest observation is of {date_words(newest) if newest else 'no date'}.",
+            reason=f"It was valid until {date_words(max(ends))}, {age_words(max(ends), report.generated_at)}; "
+            f"the newest observation is from {date_words(newest) if newest else 'no date'}.",
             is_warning=True,
         )
 
@@ -106,15 +106,15 @@ def _about_limits(place: PlaceFindings) -> Iterator[Remark]:
 
 def _limit_reason(place: PlaceFindings, advice: Advice) -> str:
     made, knob, gain = advice.recommendation, advice.doubled_knob, advice.doubled_gain_fraction
-    words = f"of {format_bytes(advice.payload_size_bytes)}: {label(knob)} {knob_value(made.setting, knob)}"
+    words = f"for {format_bytes(advice.payload_size_bytes)}: {label(knob)} {knob_value(made.setting, knob)}"
     if (expected := made.prediction.get(place.value_metric)) is not None:
         words += f" is expected to reach {interval(place.value_metric, expected)}"
     if gain is not None:
         much = percent(abs(gain))
         change = "no difference" if much in {"0 %", "0.0 %"} else f"{much} {'more' if gain > 0 else 'less'}"
-        words += f", twice the threads {change}"
+        words += f", and twice the threads would bring {change}"
         if made.bottleneck == "connections" and gain < HELPS_FROM:  # explains the apparent contradiction
-            words += ", as there is little work here for more of them"
+            words += ", as there is too little work here for more"
     return words
 
 
@@ -129,9 +129,9 @@ def _about_guesses(place: PlaceFindings) -> Iterator[Remark]:
         yield Remark(
             code="wide-interval",
             title=f"{share} little more than a guess",
-            reason=f"A 90 % interval there spans more than a factor of {WIDE_FACTOR:.0f}; the widest, of "
+            reason=f"A 90 % interval there spans more than a factor of {WIDE_FACTOR:.0f}; the widest is that of "
             f"{format_bytes(advice.payload_size_bytes)}: {interval(place.value_metric, estimate)}. "
-            + ("What was measured there varies as much." if is_measured else "Nothing near was measured."),
+            + ("The measurements there vary as much." if is_measured else "Nothing similar was measured."),
         )
 
 
@@ -139,34 +139,35 @@ def _about_fit(place: PlaceFindings) -> Iterator[Remark]:
     if place.fit is not None and place.fit.is_off_model:
         yield Remark(
             code="off-model",
-            title="The physics describes this place badly",
+            title="The model describes this place badly",
             reason=f"The median of {place.fit.observation_count} measurements is off by "
-            f"{percent(place.fit.residual_fraction_p50)}, more than they vary by, or in a pattern that the physics "
-            "does not have: advice follows what was measured nearby, and the intervals are wide.",
+            f"{percent(place.fit.residual_fraction_p50)}, more than they vary among themselves, or in a "
+            "pattern that the model does not have. So the advice follows measurements of similar settings, and its "
+            "intervals are wide.",
             is_warning=True,
         )
     if place.fit is not None and place.fit.drift_count:
         yield Remark(
             code="place-changed",
             title="This place changed while it was watched",
-            reason=f"{_times(place.fit.drift_count).capitalize()} within the observations that the fit rests on; "
-            "it started again each time, with what was measured while the place was as it is now: other measurements "
-            "may lie off the curves.",
+            reason=f"{_times(place.fit.drift_count).capitalize()} within the observations that the fit "
+            "rests on. Each time the fit started again, from measurements of the place as it is now; the others may "
+            "lie off the curves.",
         )
     judged = place.promised_coverage
     if judged.count >= JUDGED_COUNT_MIN and judged.fraction < COVERAGE_FRACTION:
         yield Remark(
             code="promise-missed",
-            title="What was foreseen promised more certainty than there was",
+            title="Predictions promised more certainty than there was",
             reason=f"{judged.within_count} of {judged.count} measurements "
-            f"({percent(judged.fraction)}) fell within the 90 % interval that was foreseen before; "
+            f"({percent(judged.fraction)}) fell within the 90 % interval that was predicted for them; "
             f"below {percent(COVERAGE_FRACTION)} is a warning.",
             is_warning=True,
         )
 
 
 def _about_trouble(place: PlaceFindings) -> Iterator[Remark]:
-    seen = "measurements" if place.measured_count else "reports that are believed"
+    seen = "measurements" if place.measured_count else "believed reports"
     for name, code, title, threshold in _TROUBLES:
         counts = [count for one in place.measured if (count := getattr(one, name))]
         fraction = len(counts) / max(len(place.measured), 1)
@@ -215,23 +216,23 @@ def _about_all(report: Report) -> Iterator[Remark]:
         yield Remark(
             code="database-damaged",
             title="Not all of the database can be read",
-            reason=f"What is shown is what can be: {'; '.join(report.damage)}.",
+            reason=f"Only what can be read is shown: {'; '.join(report.damage)}.",
             is_warning=True,
         )
     if report.leftover_count:
         yield Remark(
             code="leftovers-open",
-            title="Something may still be outside",
-            reason=f"The journal still holds {counted(report.leftover_count, 'thing')}: objects, uploads or queues of "
-            "probes that are under way or were interrupted, or what the next probe reads again. penstockd removes "
-            "what nobody uses; `penstock leftovers list` names it.",
+            title="Probes may have left something behind",
+            reason=f"The journal still holds {counted(report.leftover_count, 'thing')}: objects, uploads "
+            "or queues of running or interrupted probes, or objects that the next probe reads again. "
+            "penstockd removes whatever is no longer used; `penstock leftovers list` names it.",
         )
     if report.unreadable_count:
         yield Remark(
             code="rows-left-out",
             title="Some rows were left out",
-            reason=f"{counted(report.unreadable_count, 'row')} of operations or settings that this penstock does not "
-            "know; a newer one may have written them.",
+            reason=f"{counted(report.unreadable_count, 'row')} of operations or settings that this version of penstock "
+            "does not know; a newer one may have written them.",
             is_warning=True,
         )
     if report.daily_limit is not None:
@@ -260,7 +261,8 @@ def _about_budget(report: Report, limit: Cost) -> Iterator[Remark]:
                 code="budget-used-up",
                 title=f"The budget was nearly used up: {SPENT[field.name]}",
                 reason=f"On {day} {cost_words(field.name, spent)} of {cost_words(field.name, most)} were spent "
-                f"({percent(spent / most)}, a remark from {percent(BUDGET_FRACTION)}): probes wait for it.",
+                f"({percent(spent / most)}, a remark from {percent(BUDGET_FRACTION)}): probes wait until "
+                "it allows more.",
             )
 
 
@@ -269,11 +271,11 @@ def _about_dollars(report: Report, operation: str, limit: float) -> Iterator[Rem
         return
     day, spent = dearest
     is_used_up = spent >= BUDGET_FRACTION * limit
-    waiting = ": the budget was nearly used up, and probes wait for it" if is_used_up else ""
+    waiting = ": the budget was nearly used up, and probes wait until it allows more" if is_used_up else ""
     yield Remark(
         code="dollars-of-a-day",
         title=f"What a day of {operation} probes costs",
-        reason=f"At the most {cost_words('usd', spent)} at list price, on {day}; "
+        reason=f"At most {cost_words('usd', spent)} at list price, on {day}; "
         f"probes.{operation}.usd_per_day allows {cost_words('usd', limit)}{waiting}.",
     )
 
@@ -283,7 +285,7 @@ SPENT = {  # the fields of `Cost`, in words for whoever pays
     "request_count": "requests",
     "usd": "dollars",
     "credit_bytes": "network burst credits",
-    "duration_seconds": "time of probing",
+    "duration_seconds": "probing time",
 }
 
 

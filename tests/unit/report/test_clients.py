@@ -34,7 +34,7 @@ def test_the_page_says_it_and_what_probes_cost() -> None:
     report = a_report(client_hours=[an_hour(), an_hour(name=HOSTILE)], harms=[a_harm()])
     page, markdown = outline(html_of(report)).text, render_markdown(report, is_full=True)
     for text in (page, markdown):
-        assert "What applications were heard to do" in text
+        assert "What applications do" in text
         assert "12.0 ms" in text
     assert "<script>alert" not in markdown
     assert "would bring" in render_markdown(report)

@@ -49,8 +49,8 @@ def test_who_asks_for_a_comparison_reads_what_came_of_it_on_each_page() -> None:
     sure = Difference(what="here", one="1 MB/s", other="2 MB/s", fraction=Estimate(-0.6, -0.5, -0.4))
     unsure = dataclasses.replace(sure, fraction=Estimate(-0.6, -0.1, 0.4))
     for differences, words in (
-        ((), "No place and size is on both sides."),
-        ((unsure,), "Nothing differs for certain."),
+        ((), "No place and size appears on both sides."),
+        ((unsure,), "No difference is certain."),
         ((unsure, sure), "- here: -50 % (-60 % to -40 %)."),
     ):
         compared = Comparison(title="Compared with it", one="one", other="other", differences=differences)

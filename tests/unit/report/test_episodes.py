@@ -20,7 +20,7 @@ def test_refusals_one_after_another_are_one_episode() -> None:
     assert (one.begins_at, one.ends_at) == (NOON + 2 * HOUR, NOON + 4 * HOUR)
     assert (one.begins_after, one.ends_before) == (NOON, NOON + 5 * HOUR)
     words = "Requests were refused from 2026-03-01 14:00 to 16:00 UTC: 20 of the 40 (50 %) of 2 measurements"
-    assert episode_sentence(one) == f"{words}; 1 in between met no more than stray refusals."
+    assert episode_sentence(one) == f"{words}; 1 in between met at most stray refusals."
     assert episode_sentence(replace(one, spared_count=0)) == f"{words}."
 
 

@@ -130,7 +130,9 @@ def test_what_the_course_leaves_out_is_counted() -> None:
     refused = dataclasses.replace(last, throttled_count=last.request_count)
     (place,) = a_report(observations={PLACE: [*seen, refused]}).places
     figure = next(f for f in place_figures(place) if f.title.startswith("What was measured over time"))
-    assert figure.description.startswith("5 measurements of all settings, without 1 that were refused")
+    assert figure.description.startswith(
+        "5 measurements of all settings, without 1 in which requests were refused"
+    )
 
 
 def test_what_is_reported_is_told_apart_and_breaks_no_promise() -> None:

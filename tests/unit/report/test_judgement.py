@@ -154,7 +154,7 @@ def test_what_was_reported_alone_is_not_called_measured() -> None:
     assert advice.basis is Basis.REPORTED
     assert dict(screen.facts)["How fresh"].startswith("reported ")
     (remark,) = [one for one in place.remarks if one.code == "throttled"]
-    assert remark.reason.startswith("In 4 of the last 4 reports that are believed (100 %")
+    assert remark.reason.startswith("In 4 of the last 4 believed reports (100 %")
 
 
 def test_reports_that_nothing_was_fitted_to_are_counted_and_not_believed() -> None:

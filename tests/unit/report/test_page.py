@@ -218,7 +218,7 @@ def test_no_operation_is_named_in_this_room() -> None:
 def test_markdown_has_the_advice_and_its_tables_are_whole() -> None:
     """Each row of a table has as many cells as its heading."""
     text = render_markdown(a_report(), is_full=True)
-    assert "### The advice that stands" in text
+    assert "### The current advice" in text
     assert "Small objects are many." in text
     width = 0
     for line in text.splitlines():
@@ -437,7 +437,7 @@ def test_one_promise_that_was_kept_is_no_record() -> None:
         judged = dataclasses.replace(place.promised_coverage, within_count=count, count=count)
         shown = dataclasses.replace(place, promised_coverage=judged)
         (screen,) = first_screens(dataclasses.replace(report, places=(shown,)))
-        assert ("came as foreseen" in dict(screen.facts)["How sure"]) is is_said
+        assert ("came as predicted" in dict(screen.facts)["How sure"]) is is_said
 
 
 def test_where_nothing_was_measured_a_size_in_the_middle_comes_first() -> None:
@@ -539,7 +539,9 @@ def test_threads_that_would_have_nothing_to_do_are_told_as_such(threads: int, *,
     )
     said = dict(screen.facts)["What limits"]
     assert (
-        said == "Not known; twice the threads bring no more" + ", as each of its 8 requests has one" * is_told
+        said
+        == "Not known; twice the threads bring no more"
+        + ", as each of its 8 requests already has one" * is_told
     )
 
 
@@ -637,7 +639,7 @@ def test_what_was_spent_is_named_as_whoever_pays_would() -> None:
     cost = Cost(transferred_bytes=GiB, request_count=300, usd=0.02, duration_seconds=83.0)
     report = a_report(expenses=[Spend(hour_at=NOON, operation="s3_upload", cost=cost)])
     page = html_of(report).replace("\N{NO-BREAK SPACE}", " ")
-    assert "Bytes moved: 1 GiB; requests: 300; dollars: $0.02; time of probing: 83" in page
+    assert "Bytes moved: 1 GiB; requests: 300; dollars: $0.02; probing time: 83" in page
     assert "Spent by day: requests" in page
 
 

@@ -73,7 +73,7 @@ def test_reports_of_applications_do_not_hide_probes_without_a_result() -> None:
 def test_advice_that_stands_is_not_called_the_default_for_want_of_a_fit() -> None:
     """After an upgrade the fit of before cannot be read; what it led to still stands."""
     report = a_report(fits=[])
-    assert "what stood last" in reason(report, "no-fit")
+    assert "the last that was issued" in reason(report, "no-fit")
     nothing = dataclasses.replace(real_advice(), basis=Basis.DEFAULT)
     assert "the SDK's default" in reason(a_report(fits=[], recommendations=[nothing]), "no-fit")
 
@@ -88,8 +88,8 @@ def test_what_was_measured_by_hand_waits_for_a_daemon(*, is_measured: bool) -> N
     report = a_report(
         observations=observations, fits=[], recommendations=[], inconclusives=[an_inconclusive()]
     )
-    assert ("until a daemon begins with this database" in reason(report, "no-fit")) is is_measured
-    assert ("probes here, and learns" in reason(report, "no-fit")) is is_measured
+    assert ("until a daemon starts with this database" in reason(report, "no-fit")) is is_measured
+    assert ("probes here and learns" in reason(report, "no-fit")) is is_measured
 
 
 def test_nothing_near_was_measured_is_said_only_where_that_is_so() -> None:
@@ -97,7 +97,7 @@ def test_nothing_near_was_measured_is_said_only_where_that_is_so() -> None:
     made = real_advice()
     ((metric, expected),) = [p for p in made.prediction.items() if p[0] == UPLOAD.value_metric]
     wide = {**made.prediction, metric: Estimate(expected.low / 9, expected.expected, expected.high * 9)}
-    for basis, words in ((Basis.MEASURED, "varies as much"), (Basis.MODEL, "Nothing near was measured")):
+    for basis, words in ((Basis.MEASURED, "vary as much"), (Basis.MODEL, "Nothing similar was measured")):
         advice = dataclasses.replace(made, prediction=wide, basis=basis)
         report = a_report(fits=[], recommendations=[advice])
         assert words in reason(report, "wide-interval")
@@ -152,4 +152,4 @@ def test_connections_that_are_the_limit_and_of_which_more_bring_nothing(
     advice = dataclasses.replace(place.advice[0], recommendation=made, doubled_gain_fraction=gain)
     changed = dataclasses.replace(report, places=(dataclasses.replace(place, advice=(advice,)),))
     told = reason(remarks.remark(changed), "limit-connections")
-    assert ("little work here for more of them" in told) is is_explained
+    assert ("too little work here for more" in told) is is_explained

@@ -380,7 +380,7 @@ class Basis(StrEnum):
     PRIOR = "prior"  # tables and neighbours; nothing was measured here
     REPORTED = "reported"  # reports of applications; nothing was measured here
     MODEL = "model"  # a fit to observations of this place, at other sizes or settings
-    MEASURED = "measured"  # the advised setting itself was measured, at this size
+    MEASURED = "measured"  # the advised setting, or one within a tenth of it, was measured at about this size
 
 
 class Objective(StrEnum):

@@ -456,6 +456,17 @@ def test_where_nothing_was_measured_a_size_in_the_middle_comes_first() -> None:
     assert place.verdict.payload_size_bytes == sizes[1]
 
 
+def test_what_counts_as_measured_is_said() -> None:
+    """Eleven threads are advised where ten were measured: who looks for eleven in the evidence finds none."""
+    (place,) = a_report().places
+    made = dataclasses.replace(place.advice[0].recommendation, basis=Basis.MEASURED)
+    place = dataclasses.replace(place, advice=(dataclasses.replace(place.advice[0], recommendation=made),))
+    (screen,) = first_screens(dataclasses.replace(a_report(), places=(place,)))
+    assert dict(screen.facts)["How sure"].startswith(
+        "The advised setting, or one within a tenth of it, was measured"
+    )
+
+
 def test_what_nobody_measured_was_never_measured() -> None:
     """In an order in which it is English."""
     advice = dataclasses.replace(real_advice(), newest_observation_at=None)

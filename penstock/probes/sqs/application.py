@@ -1,11 +1,11 @@
-"""Knows how an application drives a queue, and what it sees: that of the published collapse, and that of the probe.
+"""Knows how an application drives a queue and what it measures: the published study's application, and the probe's.
 
-A sender, a receiver and a deleter (or more of each) share what was sent and not received, which also tells duplicates,
-and what was received and not deleted (`message_map.py`). Unbounded that is the "blast" mode, which collapses as soon as
-the deleter is a little slower than the sender. The rules of the rate-controlled mode are four: send only while fewer
-than ten messages are in the server; receive only when there are some; delete whatever there is; send only while the
-oldest message in the delete queue is younger than half of the visibility timeout. How it is driven is a `Conduct`, the
-same for real queues and for simulated ones.
+One or more senders, receivers and deleters share the messages sent and not received, which also tell duplicates, and
+those received and not deleted (`message_map.py`). Without bounds that is the study's "blast" mode, which collapses as
+soon as the deleter is a little slower than the sender. The rate-controlled mode has four rules: send only while fewer
+than ten messages are in the queue; receive only while there are some; delete whatever there is; send only while the
+oldest message in the delete queue is younger than half of the visibility timeout. A `Conduct` says how the queue is
+driven, real or simulated.
 
 Times are measured here; a message's body only identifies it.
 """
@@ -35,28 +35,28 @@ from penstock.probes.sqs.tally import Counts, Sample, Tally, Timings
 LONG_POLL_SECONDS = 20
 TROUBLE_COUNT_MAX = 50  # in a row, of all threads together
 TROUBLE_PAUSE_SECONDS = 0.1
-HELD_COUNT_MAX = 2_000_000  # messages and copies that the application remembers: some 300 MB
-_CAUGHT_UP_BATCH_COUNT = 10  # of a delay at the rate limit
-_PUNCTUAL_SECONDS = 1e-6  # a message this early is due
+HELD_COUNT_MAX = 2_000_000  # messages and copies that the application remembers: about 300 MB
+_CAUGHT_UP_BATCH_COUNT = 10  # batches by which a delay at the rate limit is caught up
+_PUNCTUAL_SECONDS = 1e-6  # a message that is this early is due
 
 
 class DrivenEnoughError(Exception):
-    """Raised by whoever hears of the seconds, or within: the run ends here, and what was counted stands."""
+    """Ends the run with what was counted so far; raised here, or by the function that is told the samples."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stint:
-    """How much is sent. When all of it is deleted, or nothing is left in the purse, the run ends."""
+    """How much is sent. The run ends when all of it is deleted, or the purse is empty."""
 
     message_count_max: float = math.inf
     seconds_max: float = math.inf
-    # Whether what it takes to receive and delete what was sent is kept in the purse; else the run ends where it is.
+    # Whether to keep enough in the purse to receive and delete what was sent; else the run ends when it is empty.
     drains: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Means:
-    """What a run has beside its queue: what it may spend and bear, what it says, and what slows its deletes."""
+    """What a run has beside its queue: its budget, its tolerance for errors, its message bodies, and a brake."""
 
     purse: Purse = field(default_factory=Purse)
     patience: Patience = field(
@@ -69,7 +69,7 @@ class Means:
 
 
 class MeasurementApplication:
-    """One run against one queue, which should be its own."""
+    """One run on one queue, which no other application should use."""
 
     def __init__(
         self,
@@ -89,17 +89,17 @@ class MeasurementApplication:
         self._map = MessageMap(self.tally)
         self._is_spent = False
         self._stopwatch = Stopwatch(clock)  # since it was last driven
-        self._sending_count = 0  # requests under way
-        self._requested_count = 0  # asked for by receives under way
+        self._sending_count = 0  # sends in flight
+        self._requested_count = 0  # messages requested by receives in flight
         self._send_allowed_seconds = 0.0
         self._changed, self._came = asyncio.Event(), asyncio.Event()
         self._group: asyncio.TaskGroup | None = None
         self._thread_counts: dict[str, int] = {}
 
     async def drive(self, seconds: float, tell: Callable[[Sample], None] | None = None) -> None:
-        """Send, receive and delete for so long; `tell` hears of each second. Raises HopelessError."""
-        # A task of its own: until Python 3.13 a group that ended by an error leaves a request to cancel with its task,
-        # and a time limit around that takes it for somebody else's.
+        """Send, receive and delete for `seconds`; `tell` gets a sample each second. Raises HopelessError."""
+        # A task of its own: until Python 3.13, a task group that ended by an error leaves a cancellation request in its
+        # task, which a surrounding timeout takes for one from outside.
         await asyncio.create_task(self._drive(seconds, tell))
 
     async def _drive(self, seconds: float, tell: Callable[[Sample], None] | None) -> None:
@@ -114,7 +114,7 @@ class MeasurementApplication:
         except* (TimeoutError, DrivenEnoughError):
             pass
         except* HopelessError as troubles:
-            hopeless = troubles  # what is raised here is a group in Python 3.11.2
+            hopeless = troubles  # raised below: in Python 3.11.2 it would become a group here
         finally:
             self._note_age()
             self.tally.duration_seconds = self._stopwatch.elapsed_seconds()
@@ -122,7 +122,7 @@ class MeasurementApplication:
             raise HopelessError(str(self._means.patience.trouble)) from hopeless
 
     def adopt(self, conduct: Conduct) -> None:
-        """Go on like this: threads that are missing start at once, surplus senders rest; none is ended."""
+        """Change the conduct: missing threads start at once, surplus senders pause; none is ended."""
         self.conduct = conduct
         assert self._group is not None
         for act, count in (
@@ -145,7 +145,7 @@ class MeasurementApplication:
             await self._await_slot()
             if self._is_late():
                 return
-            if self._may_send():  # others sent meanwhile
+            if self._may_send():  # checked again, because others have sent meanwhile
                 await self._send_batch(is_warm=is_warm)
                 is_warm = True
 
@@ -163,11 +163,11 @@ class MeasurementApplication:
         return not oldest or self._oldest_undeleted_seconds() <= oldest
 
     async def _await_slot(self) -> None:
-        """Until the rate limit allows a batch and there are enough messages for one."""
+        """Wait until the rate limit allows a batch and there are enough messages for one."""
         conduct, due_seconds, now = self.conduct, 0.0, self._stopwatch.elapsed_seconds()
         if conduct.send_rate_limit_per_second > 0:
             spacing = conduct.send_batch / conduct.send_rate_limit_per_second
-            # A short delay is caught up with.
+            # A short delay is caught up.
             due_seconds = max(self._send_allowed_seconds, now - _CAUGHT_UP_BATCH_COUNT * spacing)
             self._send_allowed_seconds = due_seconds + spacing
         if due_seconds > now:
@@ -179,7 +179,7 @@ class MeasurementApplication:
             await asyncio.sleep(wait_seconds)
 
     def _seconds_until_offered(self) -> float:
-        """Until there is a batch of messages to send; negative when there has been one."""
+        """Seconds until there is a batch of messages to send; negative if there already is."""
         conduct = self.conduct
         if conduct.offered_per_second <= 0:
             return 0.0
@@ -187,14 +187,14 @@ class MeasurementApplication:
         return due_seconds - self._stopwatch.elapsed_seconds()
 
     async def _send_batch(self, *, is_warm: bool) -> None:
-        """As many messages as go at a time; what of a batch was not taken is sent again, one by one."""
+        """Send one batch; messages of it that were not accepted are sent again, one by one."""
         size = int(min(self.conduct.send_batch, self._messages_left))
         accepted_count = await self._send(size, is_warm=is_warm)
         for _ in range(size - accepted_count if accepted_count else 0):
             await self._send(1, is_warm=True)
 
     async def _send(self, size: int, *, is_warm: bool) -> int:
-        """How many of so many messages were accepted."""
+        """Send `size` messages; returns how many were accepted."""
         if not self._can_pay_for_send(size):
             return 0
         self._messages_left -= size
@@ -218,7 +218,7 @@ class MeasurementApplication:
         return accepted_count
 
     def _can_pay_for_send(self, message_count: int) -> bool:
-        """Raises DrivenEnoughError where there is nothing to keep for what was sent."""
+        """Whether the purse pays for a send; if not, DrivenEnoughError ends a run that does not drain its queue."""
         reserve = self._drain_reserve(message_count) if self._stint.drains else 0
         sent_bytes = message_count * self._means.bodies.size_bytes
         if self._means.purse.claim(sent_bytes=sent_bytes, reserve_request_count=reserve):
@@ -231,7 +231,7 @@ class MeasurementApplication:
         return False
 
     def _drain_reserve(self, batch: int) -> int:
-        """Requests that it takes to receive and delete what is outstanding, once this batch is sent too."""
+        """The count of requests needed to receive and delete everything outstanding, including this batch."""
         total, receives = self.tally.total, self.tally.receives.request_count
         copy_count = total.received_count + total.duplicate_count
         received_per_request = max(1.0, copy_count / receives) if receives else float(batch)
@@ -259,7 +259,7 @@ class MeasurementApplication:
             self._note_change()
 
     def _wanted_count(self) -> int:
-        """How many messages the next receive may bring; 0 when there should be none."""
+        """How many messages the next receive may request; 0 if there should be no receive now."""
         conduct, sent_count = self.conduct, self.tally.total.sent_count
         if conduct.polls_only_when_sent and not self._map.unreceived:
             return 0
@@ -296,7 +296,7 @@ class MeasurementApplication:
     # Deleters
 
     async def _delete_on(self) -> None:
-        """One deleter: as full a batch as there is, at once."""
+        """Work as one deleter: delete whatever there is at once, in batches as full as possible."""
         is_warm = False
         while True:
             while not self._map.undeleted:
@@ -312,7 +312,7 @@ class MeasurementApplication:
             self._note_change()
 
     async def _delete_batch(self, receipts: Sequence[Receipt], *, is_warm: bool) -> None:
-        """Delete them; one by one where the batch did not take all of them."""
+        """Delete a batch; one by one if it was accepted only in part."""
         if self._means.brake is not None:
             await self._means.brake.hold()
         asked_seconds = self._stopwatch.elapsed_seconds()
@@ -320,7 +320,7 @@ class MeasurementApplication:
             accepted_count = await self._queue.delete([receipt.handle for receipt in receipts])
         except RequestError as trouble:
             if isinstance(trouble, Refused) and not isinstance(trouble, Failed):
-                # An old handle, mostly; the message comes back if it is still there.
+                # Mostly because of an old handle; the message comes back if it still exists.
                 self.tally.total.deleted_in_vain_count += len(receipts)
                 await self._bear(trouble, pauses=False)
                 return
@@ -332,7 +332,7 @@ class MeasurementApplication:
         own_count = min(accepted_count, len(ours))
         self._note_answer(self.tally.deletes, own_count, asked_seconds if is_warm else None)
         if accepted_count < len(receipts) and len(receipts) > 1:
-            # Which of them were is not told, and deleting again what is deleted does nothing.
+            # It is not known which were accepted; to delete a message twice does no harm.
             self._means.patience.failed_count += 1
             for receipt in receipts:
                 self._pay()
@@ -343,10 +343,10 @@ class MeasurementApplication:
         if self._stint.drains:
             self.tally.deletions.append((self._stopwatch.elapsed_seconds(), count))
 
-    # What is common
+    # Common to all threads
 
     def _pay(self, *, received_bytes: int = 0) -> None:
-        """Count a request that is about to be made. Raises DrivenEnoughError when there may be no more."""
+        """Count a request that is about to be made. Raises DrivenEnoughError if there must be no more."""
         if self._map.held_count > HELD_COUNT_MAX or not self._means.purse.claim(
             received_bytes=received_bytes
         ):
@@ -358,7 +358,7 @@ class MeasurementApplication:
             await self._changed.wait()
 
     def _note_change(self) -> None:
-        """Let everybody look again whether they may act. Raises DrivenEnoughError when there is nothing left to do."""
+        """Let all threads check again whether they may act. Raises DrivenEnoughError if nothing is left to do."""
         self._changed.set()
         self._changed = asyncio.Event()
         tally = self.tally
@@ -371,7 +371,7 @@ class MeasurementApplication:
             raise DrivenEnoughError
 
     def _note_answer(self, timings: Timings, message_count: int, asked_seconds: float | None) -> None:
-        """A time of None says nothing: that of the first request of a thread, which opened its connection."""
+        """Count an answer. `asked_seconds` is None for a thread's first request, which opened its connection."""
         self._means.patience.recover()
         timings.note(
             message_count,

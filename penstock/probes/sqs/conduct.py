@@ -1,4 +1,4 @@
-"""Knows how an application may drive a queue, and how that of the published collapse does: unbounded or by rules."""
+"""Knows how an application may drive a queue; among others, the two ways of the published study of the collapse."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from penstock.models.sqs.setting import SqsDeliverySetting
 
-RECEIVE_MESSAGE_COUNT_MAX = 10  # that SQS takes
+RECEIVE_MESSAGE_COUNT_MAX = 10  # the limit of SQS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conduct:
-    """How the application drives the queue; 0 is "no bound". As it is: blast."""
+    """How the application drives the queue; 0 means no bound. The defaults are the study's "blast" mode."""
 
     sender_count: int = 1
     receiver_count: int = 1
@@ -19,16 +19,16 @@ class Conduct:
     send_batch: int = 1
     delete_batch: int = 1
     receive_batch: int = RECEIVE_MESSAGE_COUNT_MAX
-    # What there is to send; it piles up while the senders may not. 0: always more.
+    # Messages that become available to send; they pile up while the senders are held back. 0: always more.
     offered_per_second: float = 0.0
     send_rate_limit_per_second: float = 0.0
-    send_window: int = 0  # sent, or being sent, and not received
-    receive_window: int = 0  # received and not deleted
-    receive_window_ends_at_handover: bool = False  # counted until the deleter has it, as some frameworks do
+    send_window: int = 0  # messages sent, or being sent, and not received
+    receive_window: int = 0  # messages received and not deleted
+    receive_window_ends_at_handover: bool = False  # they count only until the deleter has them
     oldest_undeleted_seconds_max: float = 0.0  # the senders pause above it
     receive_pause_seconds: float = 0.0  # the receivers pause while the oldest undeleted message is older
     polls_only_when_sent: bool = False
-    fills_first: bool = False  # nothing is received before all was sent
+    fills_first: bool = False  # nothing is received before everything was sent
     long_polls: bool = False
 
 
@@ -37,7 +37,7 @@ RATE_CONTROLLED = Conduct(send_window=10, oldest_undeleted_seconds_max=15.0, pol
 
 
 def conduct_of(setting: SqsDeliverySetting) -> Conduct:
-    """The application that heeds a setting."""
+    """The conduct of an application that follows a setting."""
     return Conduct(
         sender_count=setting.sender_thread_count,
         receiver_count=setting.receiver_thread_count,

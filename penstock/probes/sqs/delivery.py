@@ -1,12 +1,12 @@
-"""Knows how to measure an SQS queue for real: senders, receivers and deleters on a queue of the probe's own.
+"""Knows how to measure an SQS queue: by senders, receivers and deleters on a queue of the probe's own.
 
-The queue (`own_queue.py`) is made when it is first needed, used by all probes of this process, and removed by `close`,
-or after a run that could not take out all that it had sent: whatever is left goes with its queue.
-A run has phases that share what it may spend (`run.py`): one delivery over a connection that has yet to be opened,
-single requests one after another (`idle.py`), then all threads at once until the queue is empty again
-(`application.py`). What they count, and what the `measures` of an observation mean, is in `tally.py`.
+The queue (`own_queue.py`) is created when it is first needed, used by all runs of this process, and removed by `close`,
+or after a run that could not delete everything it had sent: the rest goes with the queue.
+A run has phases that share its budget (`run.py`): one delivery over a connection that is not open yet, single requests
+one after another (`idle.py`), then all threads at once until the queue is empty again (`application.py`). `tally.py`
+has what they count, and the meaning of an observation's `measures`.
 
-Messages carry the run they belong to: one that a former run left behind is deleted and not counted.
+Messages tell the run they belong to: those that a former run left behind are deleted and not counted.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from penstock.probes.sqs.tally import Tally, histograms
 from penstock.units import format_bytes
 from penstock.vocabulary import Cost, Observation, Outcome, ProbePlan
 
-VISIBILITY_TIMEOUT_SECONDS = 30  # SQS's default, which applications mostly keep
-REQUEST_COUNT_MIN = 11  # to make the queue under a second name, to move one message, and to remove it
-GROUP_COUNT = 4096  # of a FIFO queue: more than are ever in flight; what fewer cost is known from theory
+VISIBILITY_TIMEOUT_SECONDS = 30  # SQS's default, which most applications keep
+REQUEST_COUNT_MIN = 11  # to create the queue under a second name, move one message and remove the queue
+GROUP_COUNT = 4096  # of a FIFO queue: more than are ever in flight; the effect of fewer is known from theory
 FAILURE_COUNT_MAX = 8  # in a row, and two of each thread
 SEND_SECONDS_ENOUGH = 10.0
 MESSAGE_COUNT_ENOUGH = 3000  # at a coefficient of variation of 0.6 the means are good to 1 %
-SENDING_FRACTION = 0.7  # of the plan's time; the rest is for draining
-CONNECTION_COUNT_MAX = 64  # that are opened beforehand
+SENDING_FRACTION = 0.7  # of the plan's time; the rest is for draining the queue
+CONNECTION_COUNT_MAX = 64  # opened beforehand
 CONNECTION_REQUEST_FRACTION = 0.1  # of the plan's requests
-CLOSE_SECONDS_MAX = 10.0  # for removing the queue: whoever stops or reloads the daemon waits for it
+CLOSE_SECONDS_MAX = 10.0  # to remove the queue: a stop or a reload of the daemon waits for it
 
 
 class SqsDeliveryProbe:
@@ -72,7 +72,7 @@ class SqsDeliveryProbe:
             attributes={**attributes_of(visibility_timeout_seconds), **self._class.attributes},
         )
         self._loop_tick_seconds = loop_tick_seconds
-        self._ended_seconds = -math.inf  # of the last run: its connections are open for a while
+        self._ended_seconds = -math.inf  # when the last run ended: its connections stay open for a while
         self.used = Cost()
 
     async def run(self, plan: ProbePlan[SqsDeliverySetting]) -> Outcome[SqsDeliverySetting]:
@@ -97,7 +97,7 @@ class SqsDeliveryProbe:
             return inconclusive(plan, started_at, reason, self._own_queue.used(plan.tariff))
         finally:
             asked = self.used = self._own_queue.used(plan.tariff)
-        # One request is kept back, for the queue may have to be removed.
+        # One request is kept back, because the queue may have to be removed.
         measuring = dataclasses.replace(plan.cost_max, request_count=plan.cost_max.request_count - 1)
         is_cold = self._clock.monotonic_seconds() - self._ended_seconds > CONNECTION_IDLE_SECONDS_MAX
         run = Run(
@@ -126,12 +126,12 @@ class SqsDeliveryProbe:
         return _outcome(run, tally, effort, started_at, attributes)
 
     async def close(self) -> None:
-        """Remove the queue, when it is ours. What could not be removed stays in the journal."""
+        """Remove the queue if it is ours. If that fails, it stays in the journal."""
         await clean_up_shielded(self._own_queue.remove(), seconds_max=CLOSE_SECONDS_MAX)
 
 
 async def _measure(run: Run, tally: Tally, *, is_cold: bool) -> bool:
-    """One phase after the other, within the plan's time; whether they came to their ends."""
+    """Run one phase after the other, within the plan's time; returns whether all were completed."""
     with contextlib.suppress(TimeoutError, HopelessError):
         async with asyncio.timeout(run.seconds_max):
             if is_cold:
@@ -144,9 +144,9 @@ async def _measure(run: Run, tally: Tally, *, is_cold: bool) -> bool:
 
 
 async def _open_connections(run: Run) -> None:
-    """Those that the threads will use, at once: handshakes would begin the run with a backlog.
+    """Open the connections that the threads will use: handshakes during the run would build up a backlog.
 
-    The answers say nothing: trouble with the service is told by those that count.
+    Errors are ignored: the requests that count will meet them, too.
     """
     request_count = int(CONNECTION_REQUEST_FRACTION * run.plan.cost_max.request_count)
     count = min(run.plan.setting.thread_count, CONNECTION_COUNT_MAX, request_count)
@@ -158,7 +158,7 @@ async def _open_connections(run: Run) -> None:
 
 
 async def _drive(run: Run, tally: Tally) -> None:
-    """All threads, until everything that was sent is deleted, or nothing more may be spent. Raises HopelessError."""
+    """Run all threads until everything that was sent is deleted, or the budget is spent. Raises HopelessError."""
     setting, seconds_left = run.plan.setting, run.seconds_max - run.stopwatch.elapsed_seconds()
     await MeasurementApplication(
         run.queue,
@@ -191,7 +191,7 @@ def _outcome(
         context=run.plan.context,
         setting=run.plan.setting,
         started_at=started_at,
-        duration_seconds=deletions[-1][0],  # what follows is the last poll, of an empty queue
+        duration_seconds=deletions[-1][0],  # without the last poll of the empty queue
         transferred_bytes=tally.total.received_count * run.plan.context.payload_size_bytes,
         request_count=run.purse.request_count,
         throttled_count=run.patience.throttled_count,

@@ -1,7 +1,7 @@
-"""Knows how long single requests take, one after another on a warm connection, at several batches, and one delivery.
+"""Knows how to time single requests, one after another on a warm connection, at several batch sizes, and one delivery.
 
-Few of each, so that many runs together tell the price of a request and of each message that it carries. The delivery
-is of a message from a sender whose connection has yet to be opened to a receiver that waits.
+Each run makes few of them; many runs together tell the time of a request and of each message in it. The delivery is
+that of a message from a sender whose connection is not open yet to a receiver that waits.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ROUND_COUNT_MAX = 4
 
 
 async def cold_delivery_seconds(run: Run) -> float | None:
-    """Of one message; None when it did not come. The receiver waits on the one connection there is."""
+    """The time of one delivery; None if the message did not arrive. The receiver waits on the only open connection."""
     purse = run.purse
     if not purse.claim(sent_bytes=run.body_bytes, reserve_request_count=2) or not purse.claim(
         received_bytes=run.body_bytes
@@ -47,7 +47,7 @@ async def cold_delivery_seconds(run: Run) -> float | None:
 
 
 async def idle_seconds(run: Run) -> Mapping[tuple[str, int], list[float]]:
-    """By action and batch: of every batch that costs no more than the plan's; another comes first in each run."""
+    """Request times by action and batch size, for sizes no dearer than the plan's; each run begins with another one."""
     idle = _Idle(run)
     batches = _batches(run)
     first = run.plan.seed % len(batches)
@@ -75,16 +75,16 @@ def _batches(run: Run) -> list[int]:
 
 
 class _Idle:
-    """Requests while nothing else happens, and their times."""
+    """Makes requests while nothing else happens, and times them."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._bodies = Bodies(run.body_bytes)  # whoever receives such a message late deletes it uncounted
-        self._sequences = count()  # a FIFO queue takes the same body once
+        self._bodies = Bodies(run.body_bytes)  # a later phase deletes such messages without counting them
+        self._sequences = count()  # distinct bodies, because a FIFO queue accepts each body once
         self.seconds: dict[tuple[str, int], list[float]] = {}
 
     async def measure(self, batch: int) -> bool:
-        """One send, what receives it takes, one delete; whether that went well."""
+        """One send, as many receives as it takes, one delete; returns whether all messages came back."""
         purse, queue, batch_bytes = self._run.purse, self._run.queue, batch * self._bodies.size_bytes
         if not purse.claim(sent_bytes=batch_bytes, reserve_request_count=batch + 1):
             return False

@@ -1,7 +1,7 @@
-"""Knows where each message of a run is: sent and not received, received and not deleted, or gone; and counts it.
+"""Knows where each message of a run is: sent and not received, received and not deleted, or deleted; and counts them.
 
-A delete counts when its handle is the newest that was received for the message, and once for each message. Moments are
-seconds of the run.
+A delete counts if its handle is the newest one received for the message, and once for each message. Times are in
+seconds since the run began.
 """
 
 from __future__ import annotations
@@ -19,57 +19,57 @@ from penstock.probes.sqs.tally import Tally
 class Receipt:
     """A copy in the delete queue."""
 
-    sequence: int  # -1 for a message of somebody else
+    sequence: int  # -1 for a message that is not of this run
     handle: str
     received_at: float
 
 
 class MessageMap:
-    """The two things that senders, receivers and deleters share: the message map, and the delete queue."""
+    """What senders, receivers and deleters share: the message map, and the delete queue."""
 
     def __init__(self, tally: Tally) -> None:
         self._tally = tally
-        self.tried_count = 0  # messages; the sequence of the next one
+        self.tried_count = 0  # messages so far; also the sequence number of the next one
         self.unreceived: dict[int, float] = {}  # when each was sent
         self._uncertain: dict[
             int, float
-        ] = {}  # the same for sends that failed: they may be there all the same
-        self._waiting_since: dict[int, float] = {}  # accepted and not received, where that is told
+        ] = {}  # the same for sends that failed: they may have been accepted all the same
+        self._waiting_since: dict[int, float] = {}  # since when accepted and not received, where known
         self.undeleted: deque[Receipt] = deque()  # the delete queue, first in first out
-        self._deleting: list[Receipt] = []  # the oldest of each delete request
+        self._deleting: list[Receipt] = []  # the oldest receipt of each delete request in flight
         self._deleting_count = 0
         self._newest_handles: dict[int, str] = {}
         self._is_deleted = bytearray()  # by sequence
 
     @property
     def undeleted_count(self) -> int:
-        """In the delete queue and being deleted."""
+        """The count of copies in the delete queue or being deleted."""
         return len(self.undeleted) + self._deleting_count
 
     @property
     def held_count(self) -> int:
-        """Messages and copies that are remembered."""
+        """The count of messages and copies held in memory."""
         return len(self._newest_handles) + len(self.undeleted)
 
     @property
     def oldest_in_queue_at(self) -> float:
-        """When the first of the delete queue was received; infinite when there is none."""
+        """When the first copy in the delete queue was received; infinite if it is empty."""
         return self.undeleted[0].received_at if self.undeleted else math.inf
 
     @property
     def oldest_received_at(self) -> float:
-        """The same also of what is being deleted: it may still come back."""
+        """The same, including copies that are being deleted: these may still come back."""
         return min((receipt.received_at for receipt in self._deleting), default=self.oldest_in_queue_at)
 
     def begin_send(self, size: int, at: float) -> range:
-        """The sequences of so many messages."""
+        """Begin to send `size` messages; returns their sequence numbers."""
         sequences = range(self.tried_count, self.tried_count + size)
         self.tried_count += size
         self.unreceived.update(dict.fromkeys(sequences, at))
         return sequences
 
     def end_send(self, sequences: range, *, is_accepted: bool, waits_from: float | None) -> None:
-        """All were accepted, or which of them were is not told; some may have been received meanwhile."""
+        """End a send: all were accepted, or it is not known which. Some may have been received meanwhile."""
         there = [sequence for sequence in sequences if sequence in self.unreceived]
         if not is_accepted:
             self._uncertain |= {sequence: self.unreceived.pop(sequence) for sequence in there}
@@ -77,11 +77,11 @@ class MessageMap:
             self._waiting_since |= dict.fromkeys(there, waits_from)
 
     def waited_from(self, sequences: Sequence[int]) -> float:
-        """Since when the first of these that were received was there; infinite where that is not known."""
+        """Since when the first of these received messages was in the queue; infinite where that is not known."""
         return min(self._waiting_since.pop(sequence, math.inf) for sequence in sequences)
 
     def take(self, sequence: int, message: ReceivedMessage, at: float) -> None:
-        """Count the copy and put it into the delete queue."""
+        """Count a received copy and put it into the delete queue."""
         sent_at = self.unreceived.pop(sequence, None)
         if sent_at is None:
             sent_at = self._uncertain.pop(sequence, None)
@@ -96,7 +96,7 @@ class MessageMap:
         self.undeleted.append(Receipt(sequence, message.receipt_handle, at))
 
     def begin_delete(self, count_max: int) -> list[Receipt]:
-        """The oldest of the delete queue, which has some."""
+        """Take up to `count_max` of the oldest from the delete queue, which must not be empty."""
         size = min(count_max, len(self.undeleted))
         receipts = [self.undeleted.popleft() for _ in range(size)]
         self._deleting_count += size
@@ -104,16 +104,16 @@ class MessageMap:
         return receipts
 
     def end_delete(self, receipts: Sequence[Receipt]) -> None:
-        """Whatever came of it."""
+        """End a delete request, whatever its result."""
         self._deleting_count -= len(receipts)
         self._deleting.remove(receipts[0])
 
     def put_back(self, receipts: Sequence[Receipt]) -> None:
-        """They are to be deleted all the same."""
+        """Put receipts back at the front of the delete queue."""
         self.undeleted.extendleft(reversed(receipts))
 
     def note_deleted(self, receipts: Sequence[Receipt]) -> int:
-        """How many messages that was, each for the first time."""
+        """Count deleted copies; returns how many messages were deleted for the first time."""
         count = 0
         self._is_deleted.extend(bytes(self.tried_count - len(self._is_deleted)))
         for receipt in receipts:

@@ -1,4 +1,4 @@
-"""Knows the queue that the probe uses: found or made when it is first needed, journalled before, removed at the end."""
+"""Knows the queue that a probe uses: found or created when first needed, journalled before that, removed at the end."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from penstock.probes.outside import Failed, MessageQueues, Missing, Refused, Req
 from penstock.probes.probe import Journal, Leftover, LeftoverKind
 from penstock.vocabulary import Cost, Tariff
 
-RETENTION_SECONDS = 3600  # what a killed probe left in its queue is gone after an hour in any case
+RETENTION_SECONDS = 3600  # messages that a killed probe left are gone after an hour in any case
 _KEPT_FOR = "MessageRetentionPeriod"
 
 
 def attributes_of(
     visibility_timeout_seconds: int, retention_seconds: int = RETENTION_SECONDS
 ) -> dict[str, str]:
-    """As SQS spells them."""
+    """The attributes of a queue, as SQS names them."""
     return {"VisibilityTimeout": str(visibility_timeout_seconds), _KEPT_FOR: str(retention_seconds)}
 
 
 @dataclass(eq=False)
 class OwnQueue:
-    """The probe's queue: found or made once, and removed only when the journal knows it as ours."""
+    """The probe's queue: found or created once, and removed only if the journal has it as ours."""
 
     queues: MessageQueues
     journal: Journal
@@ -42,18 +42,18 @@ class OwnQueue:
 
     @property
     def is_ours(self) -> bool:
-        """Whether it may be removed: not one that was there before."""
+        """Whether the queue may be removed: not if it existed before."""
         return self._leftover is not None
 
     def used(self, tariff: Tariff) -> Cost:
-        """Of the last opening."""
+        """The cost of the last `open`."""
         return tariff.cost(write_request_count=self._request_count)
 
     async def open(self, region: str) -> tuple[str, Mapping[str, str]]:
-        """The queue's URL, made when it is not there, and its attributes. Raises RequestError.
+        """Find the queue, or create it; returns its URL and its attributes. Raises RequestError.
 
-        An application's queue that happens to have the name would lose its messages. Such a one keeps them for longer,
-        delays them, or has another queue for those that fail.
+        An application's queue that happens to have this name is refused, because it would lose messages. It is known by
+        a longer retention, a delay, or a dead-letter queue.
         """
         self._request_count = 0
         url = await self._find_or_create_any(region)
@@ -76,12 +76,12 @@ class OwnQueue:
         return "moves messages to another queue (RedrivePolicy)" if "RedrivePolicy" in attributes else None
 
     def forget(self, trouble: RequestError) -> None:
-        """Look for the queue again next time, when somebody deleted it."""
+        """Look for the queue again next time, if the error says that it does not exist."""
         if isinstance(trouble, Missing):
             self._url = None
 
     async def remove(self) -> None:
-        """Delete the queue and strike it; a queue that was there before us stays."""
+        """Delete the queue and strike its entry; a queue that existed before us stays."""
         await self._unanswered.are_answered()
         if (leftover := self._leftover) is not None:
             await struck_when_gone(self.journal, leftover, self._delete(leftover.name))
@@ -92,17 +92,17 @@ class OwnQueue:
         self._url, self._leftover = None, None
 
     async def make(self, region: str) -> str:
-        """The URL of a queue that nobody has made before. Raises RequestError."""
+        """Create the queue without looking for an existing one; returns its URL. Raises RequestError."""
         return await self._create(_entry(self.name + self.suffix, region))
 
     async def _find_or_create_any(self, region: str) -> str:
         if self._url is None:
             try:
                 self._url = await self._find_or_create(self.name + self.suffix, region)
-            except Failed:  # it may be there all the same
+            except Failed:  # it may have been created all the same
                 raise
             except Refused:
-                # A name cannot be used again for 60 s after its deletion.
+                # After a deletion, the name cannot be used again for 60 s.
                 unused_name = f"{self.name}-{uuid.uuid4().hex[:8]}{self.suffix}"
                 self._url = await self._find_or_create(unused_name, region)
         return self._url
@@ -113,7 +113,7 @@ class OwnQueue:
         with contextlib.suppress(Missing):
             url = await self.queues.find_queue(name)
             if leftover in await self.journal.open_entries():
-                await self.journal.record(leftover)  # of an earlier life: from now on it is in use
+                await self.journal.record(leftover)  # an earlier process made it: it is in use again
                 self._leftover = leftover
             return url
         return await self._create(leftover)

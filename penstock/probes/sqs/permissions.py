@@ -1,7 +1,7 @@
-"""Knows how to find out whether probes may do what they do with queues: one message through a queue made for it.
+"""Knows how to try the permissions that probes need for queues: with one message through a queue made for that.
 
-Nothing less tells: SQS knows no permission without a queue. The queue is removed at once; where that is refused, the
-finding names it.
+Nothing less would do: SQS checks permissions only on a queue that exists. The queue is removed at once; if that is
+refused, the finding names it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _WAIT_SECONDS = 1
 async def try_delivery(
     queues: MessageQueues, *, subject: str, queue_name: str, service_class: str
 ) -> AsyncIterator[Finding]:
-    """All that a probe of deliveries does."""
+    """Try everything that a probe of deliveries does."""
     kind = queue_class(service_class)
     name = f"{queue_name}-doctor{kind.name_suffix}"
     yield await tried(subject, "sqs:ListQueues", queues.list_queues(queue_name))

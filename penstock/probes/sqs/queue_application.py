@@ -1,12 +1,12 @@
-"""Knows the measuring application as a probe: an application's way to drive a queue, on a queue of its own.
+"""Knows the measuring application as a probe: it drives a queue of its own in the way that an application would.
 
-Other than `delivery`, which measures what a queue costs, it measures what becomes of an application: for hours where
-the plan says so, second by second, through a collapse and out of it. Its setting is a `QueueDrive`. A conduct is driven
-as it is stated; or as penstock plans for what is measured first, on the same queue, with some fifty messages; or as it
-is stated until copies have come back for two visibility timeouts, and then as penstock plans for that, with the sender
-going on.
+While `delivery` measures the request times of a queue, this measures what happens to an application: for hours if the
+plan says so, second by second, through a collapse and out of it. Its setting is a `QueueDrive`, with one of three
+policies: drive as stated; drive as penstock plans for conditions that are measured first, on the same queue, with some
+fifty messages; or drive as stated until copies have come back for two visibility timeouts, and then as penstock plans
+for that situation, while the sender goes on.
 
-The queue is made for each run and removed after it, also when the run is interrupted; the journal knows of it.
+The queue is created for each run, journalled, and removed after it, even if the run is interrupted.
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ from penstock.probes.sqs.tally import Sample, Tally, Timings
 from penstock.vocabulary import Context, Cost, Observation, Outcome, Place, ProbePlan, Reason
 
 OPERATION = "sqs_application"
-JOURNALLED_AS = "sqs_delivery"  # the operation whose client reaches what is left
+JOURNALLED_AS = "sqs_delivery"  # the operation whose client reaches leftovers
 SERVICE_CLASS = "standard"  # of its queues
 QUEUE_PREFIX = "penstock-measure"
 RESCUE_AFTER_TIMEOUTS = 2.0
 QUEUE_PREFIX_LENGTH_MAX = 50  # of the 80 that a name may have
 CLEANING_SECONDS_MAX = 30.0
-OVERHEAD_REQUEST_COUNT = 3  # to create the queue, to find it, to delete it
-_LAST_FRACTION = 0.25  # of a run: what it has come to
+OVERHEAD_REQUEST_COUNT = 3  # to create, find and delete the queue
+_LAST_FRACTION = 0.25  # of a run: the part that shows its final state
 _SAID_BY_EVERY_OBSERVATION = frozenset({field.name for field in dataclasses.fields(Observation)} | {"usd"})
 
 Tell = Callable[[Sample], None]
 
 
 class Policy(StrEnum):
-    """Where the conduct comes from."""
+    """Where the conduct comes from; see the beginning of this file."""
 
     STATED = "stated"
     ADVISED = "advised"
@@ -70,7 +70,7 @@ class Policy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueDrive:
-    """What is to be measured: a way to drive a queue, the queue, and how slow its deletes are made."""
+    """What is measured: a way to drive a queue, the queue's attributes, and how much its deletes are slowed down."""
 
     label: str = "stated"  # a part of the queue's name
     conduct: Conduct = BLAST
@@ -78,15 +78,15 @@ class QueueDrive:
     visibility_timeout_seconds: int = 30
     delete_delay_seconds: float = 0.0
     delete_requests_per_second_max: float = 0.0  # of all deleters together; 0 is no limit
-    message_count_max: int | None = None  # the run ends when so many are sent and deleted
+    message_count_max: int | None = None  # the run ends when this many are sent and deleted
 
 
 def drive_of(
     mode: str, *, visibility_timeout_seconds: int, offered_per_second: float = 0.0, **rest: Any
 ) -> QueueDrive:
-    """How a queue is driven in a mode that has a name: the published rules follow the queue's timeout.
+    """The drive for a named mode; the published rate control adapts to the visibility timeout.
 
-    `rest` is other fields of a drive (Any: of several types).
+    `rest` has further fields of the drive (Any: of several types).
     """
     conduct = BLAST
     if mode == "rate-controlled":
@@ -104,16 +104,16 @@ def drive_of(
 
 @dataclass(slots=True, kw_only=True)
 class Course:
-    """How a run went, also one that was cut short."""
+    """How a run went, even if it was cut short."""
 
     conduct: Conduct
     tally: Tally
-    conditions: Conditions | None = None  # those that were measured for the advice
+    conditions: Conditions | None = None  # as measured for the advice
     rescued_at_seconds: float | None = None
 
     @property
     def recovered_after_seconds(self) -> float | None:
-        """From the rescue until no copy came back any more and the backlog was calm for good; None for never."""
+        """Seconds from the rescue until no copy came back any more and the backlog stayed calm; None if never."""
         if self.rescued_at_seconds is None:
             return None
         calm_seconds = WARN_FRACTION * self.tally.visibility_timeout_seconds
@@ -124,7 +124,7 @@ class Course:
         return (bad[-1].at_seconds if bad else after[0].at_seconds) - self.rescued_at_seconds
 
     def document(self) -> dict[str, Any]:
-        """As JSON; names say units, and what never happened is None."""
+        """The course as JSON values; names have units, and what never happened is None."""
         tally, total = self.tally, self.tally.total
         seconds = max(tally.duration_seconds, 1e-9)
         return {
@@ -171,7 +171,7 @@ def _finite(seconds: float) -> float | None:
 
 
 def sample_document(sample: Sample) -> dict[str, float]:
-    """One second as JSON."""
+    """One sample as JSON values."""
     return {
         "at_seconds": sample.at_seconds,
         **sample.counts.document(),
@@ -184,10 +184,10 @@ def sample_document(sample: Sample) -> dict[str, float]:
 def as_delivery(
     measured: Observation[QueueDrive], course: Course, place: Place
 ) -> Observation[SqsDeliverySetting]:
-    """What the model of queues learns from a run: how long its requests took, whatever came of them.
+    """The observation from which the model of queues learns: only how long the run's requests took.
 
-    How many messages went through, and when, was a matter of its conduct, which no setting says: of that, nothing, and
-    nothing of the visibility timeout, which was the experiment's and is not that of anybody's queue.
+    How many messages went through, and when, depended on the conduct, which a setting does not fully describe, so that
+    is left out. So is the visibility timeout, which was the experiment's, and not that of an application's queue.
     """
     conduct, tally = course.conduct, course.tally
     measures: dict[str, float] = {}
@@ -225,21 +225,21 @@ def as_delivery(
 
 @dataclass(eq=False)
 class QueueApplicationProbe:
-    """One queue and one application for each run. `course` is how the last one went."""
+    """Runs one application on one queue. `course` is how the last run went."""
 
     queues: MessageQueues
     clock: Clock
     journal: Journal
     _: KW_ONLY
-    messages: Messages | None = None  # who sends, receives and deletes, where that is another
+    messages: Messages | None = None  # sends, receives and deletes instead of `queues`, if given
     queue_prefix: str = QUEUE_PREFIX
     loop_tick_seconds: float = LOOP_TICK_SECONDS
-    tell: Tell = lambda _: None  # hears of each second, and may raise DrivenEnoughError to end the run there
+    tell: Tell = lambda _: None  # gets each sample, and may raise DrivenEnoughError to end the run
     used: Cost = field(default_factory=Cost)
     course: Course | None = None
 
     async def run(self, plan: ProbePlan[QueueDrive]) -> Outcome[QueueDrive]:
-        """Drive the queue for as long as the plan says, or until it has spent what the plan allows."""
+        """Drive the queue for as long as the plan says, or until the plan's cost is spent."""
         started_at, drive = self.clock.now(), plan.setting
         self.used = Cost(request_count=OVERHEAD_REQUEST_COUNT)
         tally = Tally(visibility_timeout_seconds=drive.visibility_timeout_seconds)
@@ -272,7 +272,7 @@ class QueueApplicationProbe:
         )
 
     async def close(self) -> None:
-        """Nothing is kept between two runs."""
+        """Do nothing: nothing is kept between two runs."""
 
     def _moved_bytes(self) -> int:
         assert self.course is not None
@@ -320,7 +320,7 @@ class QueueApplicationProbe:
     @contextlib.asynccontextmanager
     async def _own_queue(self, plan: ProbePlan[QueueDrive]) -> AsyncIterator[str]:
         """A queue for one run, journalled and removed whatever happens. Raises RequestError."""
-        # A name cannot be used again for a minute, so each has a part of its own.
+        # After a deletion a name cannot be used again for a minute, so each name has a unique part.
         name = f"{self.queue_prefix}-{plan.setting.label}-{uuid.uuid4().hex[:8]}"
         kept_seconds = max(RETENTION_SECONDS, round(plan.cost_max.duration_seconds))
         attributes = attributes_of(plan.setting.visibility_timeout_seconds, kept_seconds)
@@ -332,7 +332,7 @@ class QueueApplicationProbe:
 
 
 def _is_to_be_rescued(course: Course, sample: Sample) -> bool:
-    """Once, when copies have come back for long enough."""
+    """Whether to rescue now: once, when copies have come back for long enough."""
     due_seconds = (
         course.tally.overdue_at_seconds + RESCUE_AFTER_TIMEOUTS * course.tally.visibility_timeout_seconds
     )
@@ -340,7 +340,7 @@ def _is_to_be_rescued(course: Course, sample: Sample) -> bool:
 
 
 def rescue_conduct(conditions: Conditions, sample: Sample) -> Conduct:
-    """Blast, behind the receive window of the rescue, with its receivers, deleters and batches; the sender goes on."""
+    """The blast conduct with the receive window, receivers, deleters and batches of the rescue; the sender goes on."""
     found = plan_rescue(
         conditions,
         undeleted_message_count=sample.undeleted_count,
@@ -359,7 +359,7 @@ def rescue_conduct(conditions: Conditions, sample: Sample) -> Conduct:
 
 
 def advised_conduct(found: SqsPlan, offered_per_second: float) -> Conduct:
-    """The application that heeds a plan."""
+    """The conduct of an application that follows a plan."""
     return dataclasses.replace(
         conduct_of(found.setting),
         offered_per_second=offered_per_second,

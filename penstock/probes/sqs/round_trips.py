@@ -1,4 +1,4 @@
-"""Knows how the conditions of a queue are measured for a plan: request by request, with little else under way."""
+"""Knows how the conditions of a queue are measured for a plan: request by request, with little else in flight."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ BATCH_COUNT = 4
 BATCH = 10
 RECEIVE_TRY_COUNT_MAX = 5
 REQUEST_COUNT_MAX = RECEIVE_TRY_COUNT_MAX * (3 * SINGLE_COUNT + 2 * BATCH_COUNT) + 6 * SINGLE_COUNT
-_WARM_UP_COUNT = 2  # requests on a cold connection say nothing
+_WARM_UP_COUNT = 2  # first requests, on cold connections, are not counted
 _RECEIVE_WAIT_SECONDS = 2
-# Of the median; with a variation of 0.6, one request in 160 is no straggler and is left out.
+# Of the median. With a coefficient of variation of 0.6, one ordinary request in 160 is left out as well.
 _STRAGGLER_FACTOR = 4.0
 
 
 class RoundTrips:
-    """Measures what a plan must know of a queue: request by request, beside each other only where a poll waits."""
+    """Measures what a plan needs to know of a queue: one request at a time, beside a waiting poll at most."""
 
     def __init__(self, queue: BoundQueue, clock: Clock, brake: DeleteBrake) -> None:
         self._queue, self._clock, self._brake = queue, clock, brake
@@ -37,9 +37,9 @@ class RoundTrips:
     async def conditions(
         self, message_rate_per_second: float, *, visibility_timeout_seconds: float
     ) -> Conditions:
-        """Means, slopes and variations; a rate of 0 is as much as one sender can send.
+        """The conditions for a plan at this rate; 0 means as much as one sender can send.
 
-        Raises RequestError, and HopelessError when nothing comes back.
+        Raises RequestError, and HopelessError if messages do not come back.
         """
         latencies = _ordinary([await self._round_trip() for _ in range(SINGLE_COUNT)][_WARM_UP_COUNT:])
         batches = [1] * SINGLE_COUNT + [BATCH] * BATCH_COUNT
@@ -52,7 +52,7 @@ class RoundTrips:
             if len(messages) == batch:
                 self._note("receive", batch, began_seconds)
             handles += [message.receipt_handle for message in messages]
-        for handle in handles[:SINGLE_COUNT]:  # one right after the other, so that the brake is felt
+        for handle in handles[:SINGLE_COUNT]:  # without pauses, so that the brake has its effect
             await self._delete([handle])
         for start in range(SINGLE_COUNT, len(handles), BATCH):
             await self._delete(handles[start : start + BATCH])
@@ -67,7 +67,7 @@ class RoundTrips:
         )
 
     def _request_times(self) -> dict[str, Any]:
-        """By the names of the conditions (Any: some of them may be None)."""
+        """Means, slopes and variations of request times, by the names of `Conditions` (Any: some may be None)."""
         values: dict[str, Any] = {}
         for action in ("send", "receive", "delete"):
             single = summarize(_ordinary(self._seconds[action, 1][_WARM_UP_COUNT:]))
@@ -81,10 +81,10 @@ class RoundTrips:
         return values
 
     async def _round_trip(self) -> float:
-        """From the start of a send to the receive by a poll that waits already, as those of the plan do."""
+        """Seconds from the start of a send to its receive by a poll that already waits, as under the plan."""
         poll = asyncio.create_task(self._poll())
         try:
-            # Until the queue has the poll.
+            # Until the poll has reached the queue.
             await asyncio.sleep(max(self._seconds["send", 1], default=0.0))
             began_seconds = self._clock.monotonic_seconds()
             await self._send(1)
@@ -97,7 +97,7 @@ class RoundTrips:
         return came_seconds - began_seconds
 
     async def _poll(self) -> tuple[Sequence[ReceivedMessage], float]:
-        """What comes, and when: often before the sender hears that it was accepted."""
+        """The received messages, and when they came: often before the send was answered."""
         return await self._receive(1), self._clock.monotonic_seconds()
 
     async def _send(self, batch: int) -> None:
@@ -123,6 +123,6 @@ class RoundTrips:
 
 
 def _ordinary(seconds: Sequence[float]) -> list[float]:
-    """All but stragglers: of ten, one that takes a quarter of a second would be most of the mean."""
+    """The times without stragglers: among ten, one of a quarter of a second would dominate the mean."""
     most = _STRAGGLER_FACTOR * median(seconds) if seconds else 0.0
     return [each for each in seconds if each <= most]

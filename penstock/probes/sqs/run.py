@@ -1,4 +1,4 @@
-"""Knows what the phases of one run share: the queue, what may be spent, the trouble that is borne, and the time."""
+"""Knows what the phases of one run share: the queue, the budget, the tolerance for errors, and the time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ UNBOUNDED = Cost(transferred_bytes=10**18, request_count=10**18)
 
 
 class HopelessError(RuntimeError):
-    """Going on with this run would be of no use; the message says why."""
+    """It is useless to go on with this run; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,21 +39,21 @@ class Run:
     plan: ProbePlan[SqsDeliverySetting]
     queues: MessageQueues
     url: str
-    queue: BoundQueue  # that one
+    queue: BoundQueue  # the queue at `url`
     purse: Purse
     patience: Patience
     clock: Clock
     stopwatch: Stopwatch  # since the run began
-    seconds_max: float  # what was left of the plan's time then
+    seconds_max: float  # of the plan's time, left when the run began
 
     @property
     def body_bytes(self) -> int:
-        """Of each message: as large as asked for, and large enough for its fields."""
+        """The size of each message: as the plan asks, and at least large enough for its fields."""
         return max(BODY_BYTES, self.plan.context.payload_size_bytes)
 
 
 class BoundQueue:
-    """A queue, as one run speaks to it. Every request may raise RequestError."""
+    """A queue, for the requests of one run. Every request may raise RequestError."""
 
     def __init__(self, messages: Messages, url: str, *, group_count: int = 0) -> None:
         self._messages = messages
@@ -67,7 +67,7 @@ class BoundQueue:
         return self._group_count > 0
 
     async def send(self, bodies: Sequence[str]) -> int:
-        """How many were accepted. Each goes into the next group, so that the order within groups holds up nothing."""
+        """Send messages; returns how many were accepted. Each goes to the next group, so that order delays nothing."""
         group_ids: list[str] = []
         if self.keeps_order:
             group_ids = [f"{(self._next_group + index) % self._group_count}" for index in range(len(bodies))]
@@ -77,7 +77,7 @@ class BoundQueue:
     async def receive(
         self, message_count_max: int, wait_seconds: int = WAIT_SECONDS
     ) -> Sequence[ReceivedMessage]:
-        """What is there, or comes soon."""
+        """Receive messages that are there, or come within `wait_seconds`."""
         return await self._messages.receive(
             self._url, message_count_max=message_count_max, wait_seconds=wait_seconds
         )
@@ -88,7 +88,7 @@ class BoundQueue:
 
 @dataclass(frozen=True, slots=True)
 class Bodies:
-    """What messages say: to whom they belong, and which they are."""
+    """Makes the bodies of messages, which contain the run they belong to and their sequence number."""
 
     size_bytes: int = BODY_BYTES
     owner: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
@@ -97,13 +97,13 @@ class Bodies:
         return f"{self.owner}:{sequence:08x}:".ljust(self.size_bytes, ".")
 
     def sequence_of(self, body: str) -> int:
-        """Which message it is; -1 for one of somebody else, or of a former run."""
+        """The sequence number in a body; -1 for a message of another run or of anybody else."""
         owner, _, rest = body.partition(":")
         return int(rest[:8], 16) if owner == self.owner else -1
 
 
 class Purse:
-    """What the plan allows, and what was spent of it."""
+    """What the plan allows, and how much of it was spent."""
 
     def __init__(self, cost_max: Cost = UNBOUNDED, tariff: Tariff = FREE, *, request_count: int = 0) -> None:
         self._cost_max = cost_max
@@ -112,10 +112,10 @@ class Purse:
         self.moved_bytes = 0
 
     def claim(self, *, sent_bytes: int = 0, received_bytes: int = 0, reserve_request_count: int = 0) -> bool:
-        """Whether one more request, and the reserve after it, is within the plan's cost; counts it when so.
+        """Count one more request if the plan pays for it and for the reserve after it; returns whether it does.
 
-        What is sent has to be received as well, and is paid for both ways at once; `received_bytes` only say what a
-        receive may bring of that, for it is billed by that size.
+        Sent bytes have to be received as well, so both directions are counted when they are sent. `received_bytes` is
+        only the size by which a receive is billed.
         """
         if self.request_count + 1 + reserve_request_count > self._cost_max.request_count:
             return False
@@ -126,7 +126,7 @@ class Purse:
         return True
 
     def spend(self, request_count: int, *, payload_bytes: int = 0) -> None:
-        """Count requests that nobody has to be asked for, each with so much in it."""
+        """Count requests without checking the plan, each with this many bytes."""
         self.request_count += request_count
         self._billed_count += request_count * billed_count(payload_bytes)
 
@@ -140,7 +140,7 @@ class Purse:
 
 
 class Patience:
-    """Trouble with the service: counted, waited out, and at some point too much."""
+    """Counts errors of the service and pauses after each, until there are too many in a row."""
 
     def __init__(self, *, in_a_row_max: int, pause_seconds_max: float = PAUSE_SECONDS_MAX) -> None:
         self._in_a_row_max = in_a_row_max
@@ -150,7 +150,7 @@ class Patience:
         self.trouble: RequestError | None = None  # the last one
 
     async def bear(self, error: RequestError, *, pauses: bool = True) -> None:
-        """Count the trouble and pause. Raises HopelessError when going on would be of no use."""
+        """Count an error and pause. Raises HopelessError if it is useless to go on."""
         self.trouble = error
         if isinstance(error, Throttled):
             self.throttled_count += 1
@@ -163,12 +163,12 @@ class Patience:
             await asyncio.sleep(min(pause_seconds(self._in_a_row), self._pause_seconds_max))
 
     def recover(self) -> None:
-        """A request went well."""
+        """Note that a request succeeded."""
         self._in_a_row = 0
 
 
 class DeleteBrake:
-    """Makes deletes slow, so that a collapse can be seen within minutes: each one, or all together."""
+    """Slows deletes down, each one or all together, so that a collapse can be seen within minutes."""
 
     def __init__(
         self, clock: Clock, *, delay_seconds: float = 0.0, requests_per_second_max: float = 0.0
@@ -180,7 +180,7 @@ class DeleteBrake:
 
     @property
     def is_shared(self) -> bool:
-        """Whether more deleters would not delete more."""
+        """Whether it limits all deleters together, so that more deleters would not delete more."""
         return self._spacing_seconds > 0
 
     async def hold(self) -> None:

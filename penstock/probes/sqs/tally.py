@@ -1,10 +1,10 @@
-"""Knows what was counted and timed in a run, and what that amounts to.
+"""Knows what is counted and timed in a run, and the measures that follow from it.
 
-What an observation's `measures` say (a number that was not measured is absent):
+An observation's `measures` have (a number that was not measured is absent):
 
 - `sent_count`, `received_count`, `deleted_count`: messages accepted by SQS; copies received; deletions accepted.
   `duplicate_count`: copies received beyond the first; `foreign_count`: messages of former runs;
-  `left_count`: messages sent and not deleted in the end. `attempted_bytes`: bodies sent and to be received, in sum.
+  `left_count`: messages sent and not deleted in the end. `attempted_bytes`: bytes of bodies sent and to be received.
 - `send_request_count`, `receive_request_count`, `delete_request_count`: requests that carried those messages;
   `empty_receive_count`: receives that brought none.
 - `send_seconds_mean`, `receive_seconds_mean`, `delete_seconds_mean` and `*_seconds_variation` (standard deviation
@@ -12,13 +12,13 @@ What an observation's `measures` say (a number that was not measured is absent):
   message was waiting: the others measure the senders.
 - `idle_send_seconds_batch_10` and the like, for each action at 1, 2, 5 and 10 messages: the mean of requests one after
   another on a warm connection, before the threads start.
-- `cold_delivery_seconds`: one message from a sender whose connection has yet to be opened to a receiver that waits.
-- `goodput_messages_per_second`: unique messages deleted a second, between the first deletion and the last send.
-- `oldest_undeleted_seconds_max`: the longest that a copy was received and not deleted.
+- `cold_delivery_seconds`: one message from a sender whose connection is not open yet to a receiver that waits.
+- `goodput_messages_per_second`: unique messages deleted per second, between the first deletion and the last send.
+- `oldest_undeleted_seconds_max`: the longest time between the receive of a copy and its deletion.
 - `visibility_timeout_seconds`: the queue's own.
 
-Latency, as an observation states it, is that on warm connections: from the start of the send to the return of the
-receive that brought the message first.
+The latency of an observation is that on warm connections: from the start of the send to the return of the receive that
+first brought the message.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from penstock.models.inference.histogram import class_of, histogram_of, packed, 
 from penstock.probes.measurement import summarize
 from penstock.vocabulary import Histogram
 
-ARRIVAL_COUNT_MAX = 1000  # whose order is kept
-TIME_COUNT_MAX = 10_000  # that are kept one by one
-GOODPUT_DELETION_COUNT_MIN = 8  # requests; fewer say nothing about a rate
+ARRIVAL_COUNT_MAX = 1000  # arrivals whose order is kept
+TIME_COUNT_MAX = 10_000  # times that are kept one by one
+GOODPUT_DELETION_COUNT_MIN = 8  # requests: fewer do not give a rate
 
 
 @dataclass(slots=True)
 class Timings:
-    """The requests of one kind that carried something, and how long those took whose time says anything."""
+    """The requests of one kind that carried messages, and the times of those that are meaningful."""
 
     request_count: int = 0
     message_count: int = 0
@@ -49,7 +49,7 @@ class Timings:
     seconds: list[float] = field(default_factory=list)  # of each, up to TIME_COUNT_MAX
 
     def note(self, message_count: int, seconds: float | None) -> None:
-        """One more; None when its time says nothing."""
+        """Count a request; `seconds` is None if its time is not meaningful."""
         self.request_count += 1
         self.message_count += message_count
         if seconds is not None:
@@ -60,7 +60,7 @@ class Timings:
                 self.seconds.append(seconds)
 
     def measures(self, action: str) -> dict[str, float]:
-        """In the words of an observation."""
+        """The measures of an observation about this kind of request."""
         measures: dict[str, float] = {f"{action}_request_count": self.request_count}
         if self.seconds:
             summary = summarize(self.seconds)
@@ -71,13 +71,13 @@ class Timings:
 
 @dataclass(slots=True)
 class Counts:
-    """What happened, since the sample before or since the start."""
+    """Counts since the previous sample, or since the start."""
 
     sent_count: int = 0
     received_count: int = 0  # each message once
     duplicate_count: int = 0  # further copies
     deleted_count: int = 0  # each message once, with its newest handle
-    # With a handle that a later copy had replaced, or of a message gone already.
+    # With an old handle, which a later copy has replaced, or for a message that is gone already.
     deleted_in_vain_count: int = 0
     request_count: int = 0
     failed_count: int = 0  # throttled, refused or unanswered requests
@@ -94,16 +94,16 @@ class Counts:
         return document
 
     def less(self, before: Counts) -> Counts:
-        """What has happened since."""
+        """The difference to earlier counts."""
         return Counts(*(getattr(self, name) - getattr(before, name) for name in Counts.__slots__))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """The application once a second."""
+    """The state of the application, taken once a second."""
 
     at_seconds: float
-    counts: Counts  # since the sample before
+    counts: Counts  # since the previous sample
     unreceived_count: int  # in the message map
     undeleted_count: int  # in the delete queue and being deleted
     oldest_undeleted_seconds: float
@@ -111,17 +111,17 @@ class Sample:
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """All that one run came to."""
+    """Everything counted and timed in one run."""
 
     visibility_timeout_seconds: float = math.inf
     duration_seconds: float = 0.0
     total: Counts = field(default_factory=Counts)
     samples: list[Sample] = field(default_factory=list)
-    # The longest that a copy was received and not deleted, also one that was not in the end.
+    # The longest time from a copy's receive to its deletion, or until now if it is not deleted.
     oldest_undeleted_seconds_max: float = 0.0
-    overdue_at_seconds: float = math.inf  # when that was as long as the visibility timeout
-    sent_after_seconds: float = math.inf  # all that were to be sent
-    first_arrivals: list[int] = field(default_factory=list)  # their places among the sent
+    overdue_at_seconds: float = math.inf  # when that first reached the visibility timeout
+    sent_after_seconds: float = math.inf  # when everything was sent
+    first_arrivals: list[int] = field(default_factory=list)  # sequence numbers, in the order of arrival
     latency_classes: Counter[int] = field(default_factory=Counter)
     latencies: list[float] = field(default_factory=list)  # of each message, up to TIME_COUNT_MAX
     sends: Timings = field(default_factory=Timings)
@@ -129,7 +129,7 @@ class Tally:
     deletes: Timings = field(default_factory=Timings)
     foreign_count: int = 0
     empty_receive_count: int = 0
-    uncertain_count: int = 0  # messages whose send had no answer: they may be there
+    uncertain_count: int = 0  # messages whose send had no answer: they may be in the queue
     is_empty_since_sending: bool = False
     deletions: list[tuple[float, int]] = field(default_factory=list)  # (end, unique messages) of each request
     cold_delivery_seconds: float | None = None
@@ -137,7 +137,7 @@ class Tally:
     idle_seconds: Mapping[tuple[str, int], Sequence[float]] = field(default_factory=dict)
 
     def note_arrival(self, sequence: int, latency_seconds: float) -> None:
-        """Of the first copy of a message."""
+        """Count the first copy of a message."""
         self.total.received_count += 1
         self.total.latency_seconds_total += latency_seconds
         self.latency_classes[class_of(latency_seconds)] += 1
@@ -147,20 +147,20 @@ class Tally:
             self.first_arrivals.append(sequence)
 
     def note_age(self, age_seconds: float, at_seconds: float) -> None:
-        """For so long the oldest copy was received and not deleted."""
+        """Note the age of the oldest copy that was received and not deleted."""
         self.oldest_undeleted_seconds_max = max(self.oldest_undeleted_seconds_max, age_seconds)
         if age_seconds >= self.visibility_timeout_seconds:
             self.overdue_at_seconds = min(self.overdue_at_seconds, at_seconds)
 
     @property
     def is_all_received(self) -> bool:
-        """Whether nothing that was sent can still be in the queue."""
+        """Whether everything that was sent has certainly been received."""
         is_certain = self.uncertain_count == 0 or self.is_empty_since_sending
         return self.total.received_count >= self.total.sent_count and is_certain
 
     @property
     def left_count(self) -> int:
-        """Messages that were sent and not deleted."""
+        """The count of messages that were sent and not deleted."""
         return max(0, self.total.sent_count - self.total.deleted_count)
 
     @property
@@ -169,17 +169,17 @@ class Tally:
         return self.is_all_received and not self.left_count
 
     def latency_seconds_quantile(self, fraction: float) -> float:
-        """The latency that this fraction of messages did not exceed, within 2.2 %; 0 when none was received."""
+        """The quantile of latencies, within 2.2 %; 0 if no message was received."""
         return quantile(packed(self.latency_classes), fraction)
 
     def rate_between(self, name: str, start_seconds: float, end_seconds: float) -> float:
-        """One of the counts per second, over the samples of a span; 0 when there are none."""
+        """One of the counts per second, over the samples in a span; 0 without samples."""
         samples = [s for s in self.samples if start_seconds < s.at_seconds <= end_seconds]
         counted = float(sum(getattr(sample.counts, name) for sample in samples))
         return counted / (end_seconds - start_seconds) if samples else 0.0
 
     def measures(self) -> dict[str, float]:
-        """In the words of an observation."""
+        """The measures of an observation."""
         total = self.total
         measures: dict[str, float] = {
             "sent_count": total.sent_count,
@@ -205,7 +205,7 @@ class Tally:
 
 
 def histograms(tally: Tally) -> dict[str, Histogram]:
-    """The times of deliveries and of each kind of request, where there were any."""
+    """The histograms of delivery times and of each kind of request, where there were any."""
     times = {
         "delivery_seconds": tally.latencies,
         "send_seconds": tally.sends.seconds,
@@ -216,9 +216,9 @@ def histograms(tally: Tally) -> dict[str, Histogram]:
 
 
 def steady_goodput(deletions: Sequence[tuple[float, int]], sent_after_seconds: float) -> float | None:
-    """Messages a second after the first deletion until the sending ended; (end, count) for each request, in order.
+    """Messages per second from the first deletion until sending ended; None if there are too few requests for a rate.
 
-    None when there are too few requests to tell a rate.
+    `deletions` are (end in seconds, count) for each request, in order.
     """
     if len(deletions) < 2:
         return None

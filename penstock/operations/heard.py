@@ -1,4 +1,4 @@
-"""Knows what an application that was heard would gain by the advice for what it does. It reads, and moves nothing."""
+"""Knows what an application that was heard would gain by following the advice. It only reads, and changes nothing."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from penstock.operations.table import OPERATIONS
 from penstock.units import format_bytes
 from penstock.vocabulary import NORMAL_90, Estimate, Recommendation, setting_values
 
-# Of the logarithm: an application is no probe, and what it does besides its requests is not told. Measured in virtual
-# time over links of seed 1901, where the law's own intervals held 77 % of what was gained (`bench.promised_gain`).
+# Added uncertainty of a gain, as sigma of its logarithm: an application is not a probe, and what it does beside its
+# requests is unknown. Measured in virtual time over links of seed 1901, where the law's own intervals contained 77 % of
+# the true gains (`bench.promised_gain`).
 _UNTOLD_SIGMA = 0.03
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeardVerdict:
-    """One operation of an application, held against its advice."""
+    """One operation of an application, compared with the advice."""
 
     advice: Recommendation[Any]
     driven: Driven[Any]
-    gain: Estimate | None  # None where nothing was measured, or too little is told
+    gain: Estimate | None  # None where nothing was measured, or too little is heard
 
     @property
     def sentence(self) -> str:
-        """What it does, and what the advice would bring."""
+        """What the application does, and what the advice would bring."""
         context = self.advice.context
         words, size_bytes = OPERATIONS[context.operation].words, context.payload_size_bytes
         advised = words.setting_in_full(setting_values(self.advice.setting), size_bytes)
@@ -42,11 +43,11 @@ class HeardVerdict:
 
 
 Sender = tuple[Application, int | None]
-"""An application of one user; None where nobody could say whose it is."""
+"""An application and its user's id; None where the user is unknown."""
 
 
 def judged(senders: Collection[Sender]) -> list[Sender]:
-    """Those to hold against advice: not what an application sent before it was found out whose it is."""
+    """The senders to compare with advice: without an application's unknown user, once its user is known."""
     known = {application for application, user_id in senders if user_id is not None}
     return [
         (application, user_id)
@@ -56,7 +57,7 @@ def judged(senders: Collection[Sender]) -> list[Sender]:
 
 
 def by_operation(heard: Iterable[Series]) -> Iterator[tuple[Operation[Any, Any], str, Mapping[str, Series]]]:
-    """What was heard of each service and region by API, once for each operation of the service."""
+    """For each operation of a heard service, and each region: the row, the region, and the series by API."""
     groups: defaultdict[tuple[str, str], dict[str, Series]] = defaultdict(dict)
     for series in heard:
         groups[series.key.service.lower(), series.key.region][series.key.api] = series
@@ -71,7 +72,7 @@ def verdict_on(
 ) -> HeardVerdict | None:
     """What the advice would bring; None where nothing of its operation was heard.
 
-    `gain_over` says how many times as much the advice would carry as a setting (Any: of the row's own type).
+    `gain_over` returns the gain of the advice over a setting, as a factor (Any: of the row's own type).
     """
     row = OPERATIONS[advice.context.operation]
     driven = row.driven(apis, advice.setting, row.model.default_setting(advice.context))
@@ -83,7 +84,7 @@ def verdict_on(
 
 
 def _of_an_application(gain: Estimate) -> Estimate:
-    """The same, as surely as it can be said of what was only heard; of doing the same nothing is to be gained."""
+    """The gain with the wider interval of what was only heard; an exact gain, of doing the same, stays exact."""
     if gain.low == gain.expected == gain.high:
         return gain
 

@@ -1,6 +1,6 @@
-"""Knows what an operation is to the rest of penstock: one row, which is read without NumPy and without msgspec.
+"""Knows what an operation is to the rest of penstock: one row, which is imported without NumPy and msgspec.
 
-The commands that only ask read the table for its words; what probes and learns is loaded when it is first needed.
+Commands that only ask the daemon use the words in the table; probes and models are imported when they are first needed.
 """
 
 from __future__ import annotations
@@ -24,44 +24,44 @@ if TYPE_CHECKING:
 
 
 class Service(StrEnum):
-    """Which of the two services the operation is one of: its requests share a client and a pool of connections."""
+    """The service of an operation; requests to one service share a client and its connection pool."""
 
     S3 = "s3"
     SQS = "sqs"
 
 
 class Outside(Protocol):
-    """How the two services are reached: AWS in a daemon, the lab in virtual time."""
+    """Access to the two services: AWS in a daemon, the lab in virtual time."""
 
     async def object_store(self, region: str, endpoint_url: str | None = None) -> ObjectStore:
-        """S3 in this region, at the endpoint that is configured unless another is named."""
+        """S3 in this region, at the configured endpoint unless another one is given. Raises RequestError."""
         ...
 
     async def message_queues(self, region: str, endpoint_url: str | None = None) -> MessageQueues:
-        """SQS likewise."""
+        """SQS in this region, at the configured endpoint unless another one is given. Raises RequestError."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Equipment:
-    """What a probe is made from, beside its section."""
+    """What a probe is made from, beside its configuration section."""
 
     clock: Clock
     journal: Journal
     outside: Outside
     region: str
     host_name: str  # tells apart the queues of hosts that share an account
-    loop_tick_seconds: float  # how often a probe looks how late its event loop is
+    loop_tick_seconds: float  # how often a probe measures the lateness of its event loop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ward:
-    """Where permissions are tried."""
+    """Where and how permissions are tried."""
 
     outside: Outside
     region: str
     host_name: str
-    subject: str  # how the findings are to be called
+    subject: str  # of the findings
 
 
 SectionT = TypeVar("SectionT", bound="Section")
@@ -69,32 +69,32 @@ SectionT = TypeVar("SectionT", bound="Section")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Driven(Generic[SettingT]):
-    """How an application drives the operation, as far as its SDK tells of its calls."""
+    """How an application drives the operation, as far as its SDK's calls show."""
 
     sentence: str  # "10.0 parts in flight"
-    setting: SettingT | None  # that does the same, to hold advice against; None where too little is told
+    setting: SettingT | None  # that does the same, to compare with advice; None if too little is heard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words:
-    """How the operation is spoken of on the command line and in the report."""
+    """The words for the operation on the command line and in the report."""
 
     payload: str  # what `payload_size_bytes` is the size of: "object"
     payload_example: str  # "1GiB"
-    payload_default: str | None = None  # None: whoever asks has to say it
-    payload_note: str = ""  # what differs between small and large ones, in a sentence
-    demand: tuple[str, ...]  # the fields of `Demand` that mean something here, beside those that always do
-    # How the values of a setting read, for payloads of so many bytes: in short, "24 x 8 MiB", and with its nouns, "24
+    payload_default: str | None = None  # None: the size must be stated
+    payload_note: str = ""  # a sentence about the difference between small and large ones
+    demand: tuple[str, ...]  # the fields of `Demand` that apply here, beside those that always do
+    # The values of a setting as text, given the payload size in bytes: in short, "24 x 8 MiB", and with nouns, "24
     # threads x 8 MiB".
     setting: Callable[[Mapping[str, float], int], str]
     setting_in_full: Callable[[Mapping[str, float], int], str]
     request_rate_help: str  # what would help where the service's request rate is the limit
     learned: tuple[str, ...]  # the parameters of a fit that say most of a place
     advice: str  # what is advised, in half a line
-    query: str  # a sentence for each command
+    query: str  # here and below: a sentence for the help of each command
     explain: str
     probe: str
-    examples: tuple[str, ...]  # the options of questions, the simplest first
+    examples: tuple[str, ...]  # options of example questions, the simplest first
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,30 +105,30 @@ class Operation(Generic[SectionT, SettingT]):
     service: Service
     service_classes: tuple[str, ...]
     load_section: Callable[[], type[SectionT]]  # imports msgspec
-    load_model: Callable[[], PerformanceModel[SettingT]]  # imports NumPy, which most commands do without
+    load_model: Callable[[], PerformanceModel[SettingT]]  # imports NumPy, which most commands do not need
     make_probe: Callable[[SectionT, Equipment], Awaitable[Probe[SettingT]]]
     try_permissions: Callable[[SectionT, Ward], AsyncIterator[Finding]]  # each action, with the least effect
-    # From what was heard by API, the advised setting and the SDK's own; None where it does nothing of the kind.
+    # How an application drives it, from the series by API, the advised setting and the SDK's; None if it does not.
     driven: Callable[[Mapping[str, Series], SettingT, SettingT], Driven[SettingT] | None]
-    # SDKs tell no sizes, so what was heard is taken for the first of these, on the ladder, unless calls tell another.
+    # SDKs report no sizes: the size assumed for heard transfers, and the size that calls imply, if they do.
     untold_payload_bytes: int
     told_payload_bytes: Callable[[Mapping[str, Series]], int | None] = lambda _: None
-    payload_size_bytes_max: int  # the service takes no more
-    payload_ladder_bytes: tuple[int, ...]  # sizes that standing advice covers, besides those that are probed
+    payload_size_bytes_max: int  # the limit of the service
+    payload_ladder_bytes: tuple[int, ...]  # sizes with standing advice, beside those that are probed
     words: Words
 
     def heard_payload_bytes(self, apis: Mapping[str, Series]) -> int:
-        """The size that advice is given for to who is heard so."""
+        """The payload size for which an application that was heard like this is compared with advice."""
         return self.told_payload_bytes(apis) or self.untold_payload_bytes
 
     @cached_property
     def section_type(self) -> type[SectionT]:
-        """What the operator may say of it."""
+        """The class of the operation's configuration section."""
         return self.load_section()
 
     @cached_property
     def model(self) -> PerformanceModel[SettingT]:
-        """Its physics."""
+        """The operation's model."""
         return self.load_model()
 
     @property
@@ -137,5 +137,5 @@ class Operation(Generic[SectionT, SettingT]):
 
     @property
     def command(self) -> str:
-        """Its word on the command line."""
+        """The operation's name on the command line."""
         return self.name.replace("_", "-")

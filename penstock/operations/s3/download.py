@@ -64,7 +64,7 @@ async def _permissions(section: DownloadSection, ward: Ward) -> AsyncIterator[Fi
 def _driven(
     apis: Mapping[str, Series], _advised: S3DownloadSetting, _own: S3DownloadSetting
 ) -> Driven[S3DownloadSetting] | None:
-    """SDKs tell the time to the first byte, so connections that read a body are not heard."""
+    """How an application downloads. SDKs report only the time to the first byte, so reading bodies is not heard."""
     gets = apis.get("GetObject")
     if gets is None or not gets.attempt_count:
         return None

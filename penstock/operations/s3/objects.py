@@ -1,4 +1,4 @@
-"""Knows what is said of every operation on objects, on the command line and of its sizes, and what its probes share."""
+"""Knows what operations on objects have in common: classes, sizes, words for the command line, and a workspace."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 OBJECT_CLASSES = ("standard", "express")
 OBJECT_LADDER_BYTES = (64 * KiB, MiB, 8 * MiB, 64 * MiB, 512 * MiB, 4 * GiB, 32 * GiB, TiB)
-UNTOLD_SIZE_BYTES = 512 * MiB  # of an object that moves in several parts
-UNTOLD_PART_BYTES = 8 * MiB  # of boto3 and the AWS CLI
+UNTOLD_SIZE_BYTES = 512 * MiB  # assumed for objects that are transferred in several parts
+UNTOLD_PART_BYTES = 8 * MiB  # the default of boto3 and the AWS CLI
 OBJECT_DEMAND = ("object_count", "memory_bytes_max", "bandwidth_bytes_per_second_max")
 
 
 def object_section() -> type[ObjectSection]:
-    """The section of an operation that has no keys of its own."""
+    """The section for operations without keys of their own."""
     from penstock.operations.sections.objects import ObjectSection
 
     return ObjectSection
 
 
 def object_words(size_knob: str, whole_bytes_max: int, **words: Any) -> Words:
-    """How it is spoken of, where smaller objects go whole (Any: the other words by name).
+    """The words for an operation in which small objects are transferred whole (Any: the other words, by name).
 
-    ``24 x 8 MiB`` are 24 threads, each with 8 MiB at a time; ``24 at a time`` are whole objects.
+    ``24 x 8 MiB`` means 24 threads with 8 MiB each at a time; ``24 at a time`` means whole objects.
     """
 
     def in_short(values: Mapping[str, float], payload_size_bytes: int) -> str:
@@ -60,13 +60,13 @@ def object_words(size_knob: str, whole_bytes_max: int, **words: Any) -> Words:
 
 
 async def workspace(section: ObjectSection, equipment: Equipment) -> Workspace:
-    """That of every probe of objects."""
-    from penstock.probes.aws.objects import AwsObjectStore  # half a second; a report is made without
+    """The workspace for probes of objects. Raises RequestError."""
+    from penstock.probes.aws.objects import AwsObjectStore  # late: takes half a second, and reports need none
     from penstock.probes.s3 import workers
     from penstock.probes.s3.workspace import Workspace
 
     store, hire = await equipment.outside.object_store(equipment.region), None
-    if isinstance(store, AwsObjectStore):  # other processes reach it as this one does
+    if isinstance(store, AwsObjectStore):  # only this store can be opened by other processes
         tick_seconds = equipment.loop_tick_seconds
         hire = partial(workers.hired, access=store.access, loop_tick_seconds=tick_seconds)
     return Workspace(

@@ -53,7 +53,7 @@ async def _permissions(section: ObjectSection, ward: Ward) -> AsyncIterator[Find
 def _driven(
     apis: Mapping[str, Series], _advised: S3UploadSetting, own: S3UploadSetting
 ) -> Driven[S3UploadSetting] | None:
-    """By its parts alone: the size of an object that goes whole is not told, and its time says little without."""
+    """How an application uploads in parts. Whole objects are ignored: times are useless without their sizes."""
     parts = apis.get("UploadPart")
     if parts is None or not parts.attempt_count:
         return None
@@ -65,7 +65,7 @@ def _driven(
 
 
 def _told_bytes(apis: Mapping[str, Series]) -> int | None:
-    """As many parts as an upload that was completed had on average."""
+    """The mean size of completed uploads, in bytes, from their mean count of parts; None if none was completed."""
     parts, ends = apis.get("UploadPart"), apis.get("CompleteMultipartUpload")
     if parts is None or ends is None or not ends.call_count:
         return None

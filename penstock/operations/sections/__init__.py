@@ -1,1 +1,1 @@
-"""What the operator may say of an operation, and what follows from it."""
+"""What the operator may configure for an operation, and what follows from that."""

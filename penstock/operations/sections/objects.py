@@ -1,4 +1,4 @@
-"""Knows what operations on objects share: a bucket in each region, what it may be called, what is left in it."""
+"""Knows the configuration that operations on objects share: a bucket in each region, and limits for probes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ObjectSection(Section, frozen=True, kw_only=True):
     worker_count_max: WorkerCount = 4
 
     def bucket_in(self, region: str) -> str:
-        """The bucket to use in a region: ``{region}`` in the name stands for it."""
+        """The bucket to use in a region, whose name replaces ``{region}``."""
         return self.bucket.replace("{region}", region)
 
     @property
@@ -49,13 +49,13 @@ class ObjectSection(Section, frozen=True, kw_only=True):
         return Cost(transferred_bytes=self.transferred_bytes_max, duration_seconds=self.duration_seconds_max)
 
     def moved_bytes_min(self, size_bytes: int) -> int:
-        """What a probe of objects of this size moves at the least: one part."""
+        """The bytes that a probe of objects of this size moves at least: one part."""
         from penstock.models.s3.parts import PART_SIZE_BYTES_MIN
 
         return min(size_bytes, PART_SIZE_BYTES_MIN)
 
     def contradictions(self, path: str) -> Iterator[Contradiction]:
-        """A bucket that is missing, of the other class, or not one in each region; sizes that no probe may move."""
+        """A bucket that is missing, of the other class, or one for several regions; sizes too large for any probe."""
         key = f"{path}.bucket"
         if self.is_enabled and not self.bucket:
             sentence = f"missing; expected the name of a bucket, because {path}.is_enabled is true"
@@ -80,7 +80,7 @@ class ObjectSection(Section, frozen=True, kw_only=True):
             )
             yield Contradiction(key, sentence)
         most = self.transferred_bytes_max
-        # Any more is enough: then nothing that knows objects is loaded.
+        # Skipped if the limit is certainly large enough, to avoid the imports of `moved_bytes_min`.
         for size in sorted(self.object_size_bytes) if most < 2 * max(self.object_size_bytes) else ():
             if (least := self.moved_bytes_min(size)) > most:
                 sentence = (
@@ -91,7 +91,7 @@ class ObjectSection(Section, frozen=True, kw_only=True):
                 break
 
     def region_of(self, leftover: Leftover, home_region: str) -> str | None:
-        """That of the bucket."""
+        """See `Section`; the region of the leftover's bucket."""
         regions = self.regions or (home_region,)
         return next((region for region in regions if self.bucket_in(region) == leftover.container), None)
 

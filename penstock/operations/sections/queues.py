@@ -1,4 +1,4 @@
-"""Knows what operations on queues share: queues of the probe's own, and what a request to them may cost."""
+"""Knows the configuration that operations on queues share: the probes' own queues, and limits for probes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.probes.probe import Leftover
 from penstock.units import KiB
 from penstock.vocabulary import Cost, Tariff
 
-_ROLE_COUNT = 3  # senders, receivers and deleters: each may have so many threads
+_ROLE_COUNT = 3  # senders, receivers and deleters: each role may have `thread_count_max` threads
 
 
 class QueueSection(Section, frozen=True, kw_only=True):

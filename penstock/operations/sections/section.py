@@ -1,4 +1,4 @@
-"""Knows what the sections of all operations have: keys that mean the same in each, and what the daemon asks of them."""
+"""Knows what the configuration sections of all operations share: common keys, and what the daemon asks of a section."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from penstock.vocabulary import Cost, Tariff
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """Values of a section that are fine alone and wrong together. Keys are dotted paths."""
+    """Values that are valid alone but contradict each other. Keys are dotted paths."""
 
     key: str
     sentence: str
-    because: tuple[str, ...] = ()  # other keys that may be where the mistake was made
+    because: tuple[str, ...] = ()  # other keys in which the mistake may be
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrphanPlace:
-    """Where runs of hosts that are no more may lie."""
+    """Where to look for runs of hosts that are gone."""
 
     bucket: str
     key_prefix: str
 
 
 class Section(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """[probes.<operation>]: what the operator says of an operation, and what follows from it.
+    """[probes.<operation>]: the configuration of an operation, and what follows from it.
 
-    An operation's own section adds its keys, narrows `service_class` and `network_path` to the words that it
-    knows, and says what the daemon asks of all sections alike: the properties below.
+    An operation's own section adds its keys, narrows `service_class` and `network_path` to the words it allows, and
+    defines what the daemon asks of every section: the properties below.
     """
 
     is_enabled: bool = False
     regions: Regions = ()
     mean_interval_seconds: Seconds = 600.0
     duration_seconds_max: Seconds = 10.0
-    thread_count_max: ThreadCount = 64  # of what is tried and of what is advised
-    usd_per_day: Usd = 0.01  # of all probes of the operation, within what all operations may cost
+    thread_count_max: ThreadCount = 64  # for probes and for advice
+    usd_per_day: Usd = 0.01  # for all probes of the operation, within the budget of all operations
     service_class: str = "standard"
-    network_path: str = "auto"  # which way its bytes take: what they cost depends on it
+    network_path: str = "auto"  # the path that bytes take, on which their price depends
 
     @property
     def payload_size_bytes(self) -> tuple[int, ...]:
@@ -51,42 +51,42 @@ class Section(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         raise NotImplementedError
 
     def cost_max(self, tariff: Tariff) -> Cost:
-        """The most that one probe may cost; 0 is "no limit of its own" where the operation has none."""
+        """The most that one probe may cost; a field of 0 means that the operation has no limit of its own there."""
         raise NotImplementedError
 
     @property
     def memory_bytes_max(self) -> int | None:
-        """The most that a probe may hold; None where that is not bounded."""
+        """The most memory that a probe may use, in bytes; None if that is not limited."""
         return None
 
     @property
     def connection_count_max(self) -> int:
-        """Requests that a probe has in flight at a time: a pool with fewer would be what is measured."""
+        """The most requests a probe has in flight: with fewer connections, the pool would be measured."""
         return self.thread_count_max
 
     def contradictions(self, path: str) -> Iterator[Contradiction]:  # noqa: ARG002 - for those that have some
-        """What is wrong together in this section, which is at this dotted path."""
+        """The contradictions within this section; `path` is its dotted path."""
         return iter(())
 
     def region_of(self, leftover: Leftover, home_region: str) -> str | None:
-        """In which region a probe makes such a thing; None: in none, as it is configured now."""
+        """The region in which probes create such a thing; None if they do not, as it is configured now."""
         raise NotImplementedError
 
     @property
     def price_class(self) -> str:
-        """By which its requests and bytes are priced."""
+        """The class by which requests and bytes are priced."""
         return self.service_class
 
     @property
     def puts_what_it_needs(self) -> bool:
-        """Whether probes make what has to be there before they can measure; else the operator does."""
+        """Whether probes create what they need before they can measure; else the operator provides it."""
         return True
 
     @property
     def kept_bytes_max(self) -> int:
-        """What probes keep outside for as long as the daemon runs: it is paid for by the day."""
+        """The most bytes that probes keep stored while the daemon runs, which are paid for by the day."""
         return 0
 
     def orphan_place(self, region: str) -> OrphanPlace | None:  # noqa: ARG002 - for those that have one
-        """Where to look in this region for what probes of dead hosts left; None: they leave nothing that stays."""
+        """Where to look in this region for what probes of dead hosts left; None if they leave nothing behind."""
         return None

@@ -1,4 +1,4 @@
-"""Knows the types of values that the configuration holds: their bounds, and how they are described to the operator."""
+"""Knows the types of values in the configuration: their bounds, and how they are described to the operator."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Kind:
 
 
 def bounds(expected: str, *, parse: Callable[[str], float] | None = None, **limits: Any) -> Meta:
-    r"""Bounds for msgspec (Any: they are numbers, lengths or patterns) and words for people, side by side.
+    r"""Bounds for msgspec (Any: numbers, lengths or patterns), together with words for people.
 
-    A pattern ends with \Z: "$" would let a line feed follow, as templates and secrets often have one.
+    Patterns end with \Z, because "$" would allow a line feed at the end, which templates and secrets often have.
     """
     return Meta(extra={"kind": Kind(expected, parse)}, **limits)
 
 
-# A hundred years: dates end with the year 9999, and the longest gap between two probes is forty mean intervals.
+# A hundred years, so that dates stay below the year 9999: the longest gap between probes is forty mean intervals.
 SECONDS_MAX = 36500 * 86400.0
 
 Bytes: TypeAlias = Annotated[

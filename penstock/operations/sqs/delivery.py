@@ -57,7 +57,7 @@ async def _permissions(section: QueueSection, ward: Ward) -> AsyncIterator[Findi
 
 
 def _in_short(values: Mapping[str, float], _payload_size_bytes: int) -> str:
-    """``2/3/5 x 10, window 2,800``: senders, receivers and deleters by messages in a batch, and what bounds them."""
+    """``2/3/5 x 10, window 2,800``: senders, receivers and deleters, the batch size, and the bounds."""
     threads = "/".join(number(values[f"{role}_thread_count"]) for role in ("sender", "receiver", "deleter"))
     limits = {
         "window": values["receive_window_message_count"],
@@ -85,13 +85,13 @@ _SENT_AND_DELETED = {"sender": ("sends", "SendMessage"), "deleter": ("deletes", 
 def _driven(
     apis: Mapping[str, Series], advised: SqsDeliverySetting, _own: SqsDeliverySetting
 ) -> Driven[SqsDeliverySetting] | None:
-    """By its sends and deletes, one by one or in batches; with none of them it does nothing that is advised on."""
+    """How an application drives queues, by its sends and deletes, single or in batches; None if it has neither."""
     told = {role: _one_by_one(apis, api) for role, (_, api) in _SENT_AND_DELETED.items()}
     single = {role: in_flight for role, in_flight in told.items() if in_flight}
     if not single:
         in_batches = any(f"{api}Batch" in apis for _, api in _SENT_AND_DELETED.values())
         return Driven(sentence="in batches", setting=None) if in_batches else None
-    # What goes one by one is as heard, and all else as wide as advised: what limits is then what was heard.
+    # Single requests as heard, and everything else as wide as advised, so that what was heard is the limit.
     wide = {
         f"{role}_thread_count": getattr(advised, f"{role}_thread_count") * advised.batch_message_count
         for role in ("sender", "receiver", "deleter")
@@ -107,7 +107,7 @@ def _driven(
 
 
 def _one_by_one(apis: Mapping[str, Series], api: str) -> float:
-    """How many are in flight; 0 where batches carry as many messages."""
+    """How many single requests are in flight; 0 if there are at least as many batch requests."""
     single, batches = apis.get(api), apis.get(f"{api}Batch")
     if single is None or (batches is not None and batches.attempt_count >= single.attempt_count):
         return 0.0

@@ -34,7 +34,7 @@ CARD_COUNT_MAX = 4  # with more places, a table comes first
 _BAR_WIDTH, _BAR_HEIGHT = 120, 14
 _SURE = {
     Basis.MEASURED: "The advised setting, or one within a tenth of it, was measured",
-    Basis.MODEL: "A fit to measurements of this place, at other settings",
+    Basis.MODEL: "Estimated from measurements of this place at other settings",
     Basis.REPORTED: "Applications reported it; nothing was measured here",
     Basis.PRIOR: "Tables and neighbouring places; nothing was measured here",
     Basis.DEFAULT: "Nothing is known",

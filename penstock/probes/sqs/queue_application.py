@@ -155,7 +155,7 @@ class Course:
         last = [n for n, sample in enumerate(samples) if sample.at_seconds > from_seconds]
         if not last:
             return None
-        return sum(getattr(samples[n].counts, name) for n in last) / (began[-1] - began[last[0]])
+        return float(sum(getattr(samples[n].counts, name) for n in last) / (began[-1] - began[last[0]]))
 
     def measures(self) -> dict[str, float]:
         """The numbers that only this operation has; what never happened is absent."""

@@ -52,15 +52,15 @@ class Finding:
 
 
 NO_CREDENTIALS = (
-    "attach a role to this host, or name aws.profile; ask as the user penstock, with what `systemctl edit penstock` "
-    "put into its environment; in a container on EC2 the metadata need a hop limit of 2"
+    "attach a role to this host, or set aws.profile; run this as the user penstock, with the environment "
+    "that `systemctl edit penstock` gives it; in a container on EC2 the instance metadata need a hop limit of 2"
 )
 NO_ANSWER = "check endpoint, route, security group and DNS"
 _TROUBLES: tuple[tuple[type[RequestError], Health, str], ...] = (
     (Unidentified, Health.ILL, NO_CREDENTIALS),
     (Barred, Health.ILL, ""),
-    (Forbidden, Health.ILL, "have the policy that denies {action} spare it, or configure another place"),
-    (Denied, Health.ILL, "allow {action}, as in the IAM policy that comes with the service"),
+    (Forbidden, Health.ILL, "exempt this from the policy that denies {action}, or configure another place"),
+    (Denied, Health.ILL, "allow {action}, as the IAM policy that comes with the service does"),
     (Unreachable, Health.ILL, NO_ANSWER),
     (Throttled, Health.UNKNOWN, "try again later"),
     (NotOffered, Health.POOR, ""),

@@ -195,7 +195,7 @@ _DENIAL = (
                 "kms:GenerateDataKey", "kms:::key/1", "because no identity-based policy allows it"
             ),
             Barred,
-            "allow kms:GenerateDataKey and kms:Decrypt with it",
+            "allow kms:GenerateDataKey and kms:Decrypt on it",
         ),
         (
             "s3",
@@ -384,7 +384,7 @@ async def test_what_is_no_http_is_said_to_come_of_somebody_else(answer: bytes) -
     async with await asyncio.start_server(answered, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         with pytest.raises(
-            Unreachable, match="is none of this service: check the endpoint, and the proxies"
+            Unreachable, match="did not come from this service: check the endpoint, and the proxies"
         ) as said:
             await put_at(f"http://127.0.0.1:{port}")
     assert "unhandled" not in str(said.value)
@@ -403,7 +403,7 @@ async def test_an_attribute_that_is_no_number_is_no_answer_of_sqs(name: str, tol
     """One of a watched queue ended the daemon, again after each start."""
     body = json.dumps({"Attributes": {name: told}})
     async with Oracle(200, body).serving() as url, queues_at(url) as queues:
-        with pytest.raises(Unreachable, match=f"none of this service: .*{name}"):
+        with pytest.raises(Unreachable, match=f"did not come from this service: .*{name}"):
             await queues.queue_attributes("http://queue/1/q")
 
 
@@ -829,7 +829,7 @@ async def test_nothing_more_is_put_where_versions_must_stay(status: int) -> None
             store.put_object("bucket", "key", b"x"),
             store.create_multipart_upload("bucket", "key"),
         ):
-            with pytest.raises(Denied, match="name one that keeps none"):
+            with pytest.raises(Denied, match="name one without versioning"):
                 await request
         await store.put_object("another", "key", b"x")
 
@@ -944,7 +944,7 @@ async def test_a_range_that_comes_in_chunks_is_counted(size: int) -> None:
         if size == 100:
             assert (await reading).first_byte_seconds > 0
         else:
-            with pytest.raises(Refused, match=f"100 bytes were asked for, {size} came"):
+            with pytest.raises(Refused, match=f"100 bytes were requested, but {size} arrived"):
                 await reading
         assert (await store.look_at("bucket", "key", 100)).size_bytes == 1000
 
@@ -978,7 +978,7 @@ async def test_an_empty_object_is_said_to_be_too_small() -> None:
     """It has no first byte, so a range of it is refused: what helps is another object."""
     async with object_store() as (store, _):
         await store.put_object("bucket", "empty", b"")
-        with pytest.raises(Refused, match="the object ends before what was asked for: name a larger one"):
+        with pytest.raises(Refused, match="the object ends before the requested range: name a larger one"):
             await store.look_at("bucket", "empty", 1)
 
 

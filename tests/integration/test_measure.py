@@ -136,7 +136,7 @@ def test_trouble_in_a_later_mode_keeps_what_was_measured(endpoint_url: str) -> N
         (["--region", "r", "--queue-prefix", "a" * 51], 2, "at most 50"),
         (["--region", "r", "--throttle-deletes", "0"], 2, "not in the range"),
         (["--endpoint-url", "http://127.0.0.1:9"], 1, "refused the connection"),
-        (["--region", "r", "--profile", "nobody-has-this"], 1, "the profile is not there"),
+        (["--region", "r", "--profile", "nobody-has-this"], 1, "the profile does not exist"),
     ],
 )
 def test_mistakes_are_sentences(arguments: list[str], status: int, sentence: str) -> None:

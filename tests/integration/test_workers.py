@@ -66,7 +66,7 @@ async def test_parts_of_one_upload_go_through_all_processes() -> None:
                 *(workers.upload_part("bucket", "key", upload_id, n, bytes(5 * MiB)) for n in range(1, 5))
             )
             await workers.put_object("bucket", "small", bytes(1000))
-            with pytest.raises(Missing, match="unfinished upload is not there"):
+            with pytest.raises(Missing, match="unfinished upload no longer exists"):
                 await workers.upload_part("bucket", "key", "another", 1, bytes(MiB))
         assert len(efforts) == 2
         assert all(effort.client_cpu_fraction > 0 for effort in efforts)  # both had work

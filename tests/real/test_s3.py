@@ -95,9 +95,9 @@ async def test_a_wrong_secret_is_denied_with_what_to_do(s3_url: str, bucket: str
     """The server computes the signature itself, over what was really sent."""
     wrong = Credentials(access_key=KEY.access_key, secret_key="wrong")  # noqa: S106
     async with store_at(s3_url, wrong) as store:
-        with pytest.raises(Denied, match="does not belong to the access key"):
+        with pytest.raises(Denied, match="does not match the access key"):
             await store.put_object(bucket, "denied", b"body")
-        with pytest.raises(Denied, match="does not belong to the access key"):
+        with pytest.raises(Denied, match="does not match the access key"):
             await store.create_multipart_upload(bucket, "denied")
 
     assert leftovers(s3_url, bucket) == []

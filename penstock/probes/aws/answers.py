@@ -39,19 +39,19 @@ from penstock.probes.outside import (
 NOT_OFFERED = "this store does not know the request"
 _FEWER = "the service asked for fewer requests"
 _EXPIRED = "the session token has expired: renew the credentials"
-_UNKNOWN_KEY = "the access key is unknown: check the credentials and whose account they belong to"
-_NOT_ALLOWED = "the credentials do not allow it: grant the actions of the documented IAM policy"
+_UNKNOWN_KEY = "the access key is unknown: check the credentials and the account they belong to"
+_NOT_ALLOWED = "the credentials do not permit this: grant the actions of the documented IAM policy"
 _CLOCK = "this host's clock is wrong by 5 minutes or more: synchronise it"  # S3 tolerates 15 minutes
-_NO_KEY = "the key that encrypts there may not be used: allow kms:GenerateDataKey and kms:Decrypt with it"
+_NO_KEY = "the KMS key that encrypts there may not be used: allow kms:GenerateDataKey and kms:Decrypt on it"
 _FORBIDDEN = (
-    "a policy denies it, whatever others allow: have it spare what probes send, which names no encryption and no "
-    "checksum, or configure another place"
+    "a policy denies it, whatever others allow: exempt the requests of probes, which name no encryption "
+    "and no checksum, or configure another place"
 )
 _NO_QUEUE = "the queue does not exist"
-_CHANGED = "another host wrote it meanwhile"
-_UNREADABLE = "the answer is none of this service: check the endpoint, and the proxies on the way"
+_CHANGED = "another host wrote it in the meantime"
+_UNREADABLE = "the answer did not come from this service: check the endpoint, and the proxies on the way"
 _OTHER_REGION = "the bucket is in another region: correct the region"
-_REDIRECTED = "something sends requests elsewhere: check the endpoint, and the proxies on the way"
+_REDIRECTED = "requests are redirected elsewhere: check the endpoint, and the proxies on the way"
 
 _KEY_REQUEST_COUNTS = {"aws:kms": 1, "aws:kms:dsse": 2}
 
@@ -65,7 +65,7 @@ _ANSWERS: Mapping[str, tuple[type[RequestError], str]] = {
     "BandwidthLimitExceeded": (Throttled, _FEWER),
     "KmsThrottled": (Throttled, _FEWER),
     "KMS.ThrottlingException": (Throttled, _FEWER),  # the same in S3's spelling
-    "OverLimit": (Throttled, "too many messages are received and not deleted"),
+    "OverLimit": (Throttled, "too many messages are in flight (received and not deleted)"),
     "RequestLimitExceeded": (Throttled, _FEWER),
     "RequestThrottled": (Throttled, _FEWER),
     "ServiceUnavailable": (Throttled, _FEWER),
@@ -84,11 +84,11 @@ _ANSWERS: Mapping[str, tuple[type[RequestError], str]] = {
     "InvalidToken": (Unidentified, "the session token is not valid: renew the credentials"),
     "SignatureDoesNotMatch": (
         Unidentified,
-        "the secret key does not belong to the access key: check the credentials",
+        "the secret key does not match the access key: check the credentials",
     ),
     "InvalidSignatureException": (
         Unidentified,
-        "the secret key does not belong to the access key: check both",
+        "the secret key does not match the access key: check both",
     ),
     "RequestTimeTooSkewed": (Barred, _CLOCK),
     "AccessDenied": (Denied, _NOT_ALLOWED),
@@ -100,10 +100,10 @@ _ANSWERS: Mapping[str, tuple[type[RequestError], str]] = {
     "NoSuchBucket": (NoBucket, "the bucket does not exist: create it in this region, or configure another"),
     "PreconditionFailed": (Changed, _CHANGED),
     "ConditionalRequestConflict": (Changed, _CHANGED),  # two at once; perhaps neither has succeeded
-    "InvalidRange": (Refused, "the object ends before what was asked for: name a larger one"),
+    "InvalidRange": (Refused, "the object ends before the requested range: name a larger one"),
     "InvalidObjectState": (Refused, "the object is archived: restore it, or name another"),
     "NoSuchKey": (Missing, "the object is not there"),
-    "NoSuchUpload": (Missing, "the unfinished upload is not there: it was completed or aborted"),
+    "NoSuchUpload": (Missing, "the unfinished upload no longer exists: it was completed or aborted"),
     "NonExistentQueue": (Missing, _NO_QUEUE),
     "QueueDoesNotExist": (Missing, _NO_QUEUE),
     "AuthorizationHeaderMalformed": (Refused, _OTHER_REGION),
@@ -124,7 +124,7 @@ _MESSAGES: Mapping[str, tuple[type[RequestError], str]] = {
     "not authorized to perform: kms:": (Barred, _NO_KEY),
     "Mfa Authentication must be used": (
         Barred,
-        "the bucket has MFA delete, and no probe has a device for it",
+        "the bucket requires MFA delete, and probes have no MFA device",
     ),
     "with an explicit deny": (Forbidden, _FORBIDDEN),
 }
@@ -134,7 +134,7 @@ _REASON = re.compile(r"\b(?:because|with an explicit deny) .*", re.DOTALL)
 _STATUSES: Mapping[int, tuple[type[RequestError], str]] = {
     302: (Refused, _REDIRECTED),
     303: (Refused, _REDIRECTED),
-    307: (Refused, "the way to the bucket is not settled yet: a new one takes up to a day"),
+    307: (Refused, "the route to the bucket is not settled yet: a new bucket takes up to a day"),
     308: (Refused, _REDIRECTED),
     401: (Denied, _NOT_ALLOWED),
     403: (Denied, _NOT_ALLOWED),
@@ -150,12 +150,12 @@ _FAILURES: Mapping[type[RequestError], Mapping[type[Exception], str]] = {
     Unidentified: {
         sdk_errors.PartialCredentialsError: "give both the access key and the secret key",
         sdk_errors.NoCredentialsError: (
-            "no credentials found: give the instance a role (which a container reaches by a hop limit of 2), or name a "
-            "profile"
+            "no credentials found: give the instance a role (a container needs a metadata hop limit of 2 "
+            "to reach it), or name a profile"
         ),
-        sdk_errors.ProfileNotFound: "the profile is not there: correct its name or the file of profiles",
+        sdk_errors.ProfileNotFound: "the profile does not exist: correct its name, or add it to the file of profiles",
         sdk_errors.RefreshWithMFAUnsupportedError: (
-            "the role wants the code of an MFA device, and nobody is here to type it: name a profile without mfa_serial"
+            "the role requires an MFA code, which nobody can type here: name a profile without mfa_serial"
         ),
         sdk_errors.MetadataRetrievalError: "the credentials could not be fetched from the metadata service",
         sdk_errors.TokenRetrievalError: "the session's token could not be fetched: log in again",
@@ -166,7 +166,7 @@ _FAILURES: Mapping[type[RequestError], Mapping[type[Exception], str]] = {
     Unsent: {
         sdk_errors.SSLError: "TLS failed: check the endpoint's certificate, the CA bundle and the clock",
         sdk_errors.ProxyConnectionError: "the proxy does not answer, or refuses: check HTTPS_PROXY and NO_PROXY",
-        sdk_errors.ConnectTimeoutError: "no connection in time: check route, firewall and endpoint",
+        sdk_errors.ConnectTimeoutError: "no connection in time: check the route, the firewall and the endpoint",
     },
     Unreachable: {
         sdk_errors.ReadTimeoutError: "connected, but there was no answer in time",
@@ -211,11 +211,15 @@ def identified() -> Iterator[None]:
     except sdk_errors.ClientError as error:
         message = _one_line(error.response.get("Error", {}).get("Message", ""))
         told = f"{error.operation_name} was answered {_code_of(error.response)}, {message}"
-        raise Unidentified(f"{doing}: {told}: check the role, whom it trusts and who asks") from error
+        raise Unidentified(
+            f"{doing}: {told}: check the role, whom it trusts, and the identity that asks"
+        ) from error
     except sdk_errors.CredentialRetrievalError as error:
         provider, why = error.kwargs["provider"], f" ({_one_line(error.kwargs['error_msg'])})"
         told = "" if provider == "custom-process" else why  # it may contain anything the program printed
-        raise Unidentified(f"{doing}: {provider} gave none{told}: renew what it goes by") from error
+        raise Unidentified(
+            f"{doing}: {provider} gave none{told}: renew the token or login it uses"
+        ) from error
     except (sdk_errors.BotoCoreError, aiohttp.ClientError, TimeoutError, ConnectionError) as error:
         trouble = _from_failure(error, doing)
         raise (trouble if isinstance(trouble, Unreachable) else Unidentified(str(trouble))) from error
@@ -300,7 +304,7 @@ def _connection_trouble(error: sdk_errors.EndpointConnectionError, *, is_made: b
     host = urlsplit(str(error.kwargs.get("endpoint_url", ""))).netloc
     if isinstance(cause, socket.gaierror):
         name = getattr(failure, "host", host)  # may be that of a proxy
-        more = ", and use_fips_endpoint, for which few regions have one" if "-fips" in name else ""
+        more = ", and use_fips_endpoint, as few regions have a FIPS endpoint" if "-fips" in name else ""
         return f"the name {name} cannot be resolved: check the region, the endpoint, the proxy and DNS{more}"
     if is_made:
         return f"{host} closed the connection before the answer"

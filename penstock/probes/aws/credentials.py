@@ -46,8 +46,8 @@ async def in_time(finding: Awaitable[FoundT]) -> FoundT:
         if not limit.expired():
             raise
         raise Unidentified(
-            f"fetching the credentials: none came within {FINDING_SECONDS_MAX:g} s: check the program or the service "
-            "that gives them"
+            f"fetching the credentials: none came within {FINDING_SECONDS_MAX:g} s: check the program or "
+            "the service that provides them"
         ) from error
 
 

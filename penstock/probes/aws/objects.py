@@ -35,8 +35,8 @@ _CLOCK = SystemClock()
 _GONE = frozenset({"NoSuchKey", "NoSuchVersion"})
 _ANY_NAME = "object"  # of a key in a folder
 _VERSIONS_STAY = (
-    "the bucket keeps versions, so that all that is deleted stays and is paid for: name one that keeps none, or allow "
-    "s3:ListBucketVersions and s3:DeleteObjectVersion"
+    "the bucket keeps versions, so deleted objects stay and cost money: name one without versioning, or "
+    "allow s3:ListBucketVersions and s3:DeleteObjectVersion"
 )
 
 
@@ -114,7 +114,7 @@ class AwsObjectStore:
                 async with asyncio.timeout(seconds_max):
                     read_bytes = await _dropped(body.raw_stream.content, size_bytes)
         if read_bytes != size_bytes:
-            raise Refused(f"{size_bytes} bytes were asked for, {read_bytes} came", doing=doing)
+            raise Refused(f"{size_bytes} bytes were requested, but {read_bytes} arrived", doing=doing)
         return Reading(first_byte_seconds=first_byte_seconds)
 
     async def look_at(self, bucket: str, key: str, size_bytes: int) -> StoredObject:

@@ -38,7 +38,9 @@ from penstock.units import format_bytes, format_seconds, money
 from penstock.vocabulary import Cost, Outcome, ProbePlan
 
 OPERATION = "s3_download"
-NO_TIME_LEFT = "no time was left to read what had to be put first: raise the time that a probe may take"
+NO_TIME_LEFT = (
+    "no time was left to read after the object had been uploaded: allow more time (duration_seconds_max)"
+)
 
 
 class S3DownloadProbe:
@@ -104,13 +106,15 @@ class S3DownloadProbe:
         if self._named is None:
             asking = plan.tariff.cost(read_request_count=1)
             if asking.usd > plan.cost_max.usd:
-                return f"the plan allows {money(plan.cost_max.usd)}, too little to ask for {self._object_key}"
+                said = f"the plan allows {money(plan.cost_max.usd)}, too little to look up {self._object_key}"
+                return f"{said}: raise the budget of a probe"
             self.used = asking
             found = await self._workspace.store.look_at(self._workspace.bucket, self._object_key, 1)
             if found.storage_class in RETRIEVAL_CLASSES - {self._object_storage_class}:
                 return (
-                    f"{self._object_key} is of the class {found.storage_class}, where each byte that is read has a "
-                    f"price: name another object, or that class in probes.{OPERATION}.object_storage_class"
+                    f"{self._object_key} is in the storage class {found.storage_class}, in which reading "
+                    "each byte costs money: name another object, or that class in "
+                    f"probes.{OPERATION}.object_storage_class"
                 )
             self._named = ReadObject(self._object_key, found.size_bytes)
         if self._named.size_bytes < range_bytes:
@@ -210,7 +214,7 @@ class _Download(Crew[S3DownloadSetting]):
     def why_nothing(self) -> str:
         size = format_bytes(self.allotment.body_bytes)
         seconds = format_seconds(self.allotment.cost_max.duration_seconds)
-        return f"no range of {size} came within {seconds}: allow more time (duration_seconds_max)"
+        return f"no range of {size} arrived within {seconds}: allow more time (duration_seconds_max)"
 
     def measures(self) -> dict[str, float]:
         """The measures of the object, and of the first bytes of its answers."""

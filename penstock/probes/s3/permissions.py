@@ -18,14 +18,12 @@ _NO_UPLOAD_ID = "doctor"  # no store issues such an id
 _READ_BYTES = 1
 _NO_BUCKET = "create the bucket in this region, or name another"
 _HAS_VERSIONS = (
-    "the bucket keeps versions: what probes put is removed with all of them, and where the bucket locks or replicates "
-    "its objects, they stay until the lock ends, and the copies for good"
+    "the bucket keeps versions: probes remove what they put with all its versions, but where the bucket "
+    "locks objects they stay until the lock ends, and where it replicates them the copies stay for good"
 )
-_WITHOUT_VERSIONS = "name a bucket of the probes' own that keeps none"
+_WITHOUT_VERSIONS = "give the probes a bucket of their own without versioning"
 _NO_OBJECT = "put the object there, or name another in object_key"
-_WHO_PAYS = (
-    "; where the requester pays it is denied all the same, unless requester_pays says that this account does"
-)
+_WHO_PAYS = "; if the requester pays for this bucket, also set requester_pays, or access stays denied"
 
 
 async def try_uploads(

@@ -93,23 +93,25 @@ class ReadObjects:
         if known is not None and known.size_bytes >= range_bytes:
             return known
         if cost_max.request_count < LOOKING_REQUEST_COUNT:
-            return f"the plan allows {cost_max.request_count} requests, too few to look for what can be read"
+            most = f"{cost_max.request_count} requests, too few"
+            return f"the plan allows {most} to list what could be read: raise the budget of a probe"
         if cost_max.usd < tariff.usd(write_request_count=1, read_request_count=CANDIDATE_COUNT_MAX):
-            return f"the plan allows {money(cost_max.usd)}, too little to look for what can be read"
+            most = f"{money(cost_max.usd)}, too little"
+            return f"the plan allows {most} to list what could be read: raise the budget of a probe"
         found = await self._look(wanted, range_bytes)
         paid, in_time = _room_bytes(wanted, cost_max, tariff), max(self._room_bytes, min(wanted, MiB))
         room = min(paid, in_time)
         if found is None and in_time < range_bytes <= paid:
             return (
-                f"there is nothing to read in {self._workspace.bucket} yet, and no range of "
-                f"{format_bytes(range_bytes)} can be put within {cost_max.duration_seconds:g} s: allow more time "
+                f"there is nothing to read in {self._workspace.bucket} yet, and no object with a range of "
+                f"{format_bytes(range_bytes)} can be uploaded within {cost_max.duration_seconds:g} s: allow more time "
                 "(duration_seconds_max), or name an object (object_key)"
             )
         if found is None and room < range_bytes:
             return (
                 f"there is nothing to read in {self._workspace.bucket} yet, and half of the plan's "
                 f"{format_bytes(cost_max.transferred_bytes)}, {counted(cost_max.request_count, 'request')} and "
-                f"{money(cost_max.usd)} is too little to put a range of {format_bytes(range_bytes)}: "
+                f"{money(cost_max.usd)} is too little to upload a range of {format_bytes(range_bytes)}: "
                 "raise the budget, or name an object"
             )
         if found is None or (found.size_bytes < room and room >= range_bytes):
@@ -140,7 +142,7 @@ class ReadObjects:
         try:
             await self._workspace.store.put_object(self._workspace.bucket, sign.name, b"")
         except RequestError as trouble:
-            _log.info("other hosts are not told that %s is read here: %s", found.key, trouble)
+            _log.info("other hosts cannot be told that %s is read here: %s", found.key, trouble)
             if not may_be_done(trouble):
                 del self._signs[run]
                 await self._workspace.journal.strike(sign)
@@ -203,7 +205,8 @@ class ReadObjects:
         except TimeoutError:
             self._room_bytes = (self.used.transferred_bytes - before) // 4
             raise RequestError(
-                f"{format_bytes(size)} to be read could not be put within {seconds_max:g} s; the next probe puts less"
+                f"{format_bytes(size)} to read could not be uploaded within {seconds_max:g} s; the next "
+                "probe uploads less"
             ) from None
         finally:
             if not is_put:  # requests may still be in flight

@@ -217,9 +217,11 @@ class _Upload(Crew[S3UploadSetting]):
     def why_nothing(self) -> str:
         seconds = format_seconds(self.plan.cost_max.duration_seconds)
         if self._is_multipart and self.written.upload_id is None:
-            return f"beginning an upload was not answered in time, within {seconds}: see what keeps the service silent"
+            return (
+                f"the service did not answer the start of an upload in {seconds}: check endpoint and network"
+            )
         body = format_bytes(self.allotment.body_bytes)
-        return f"no request of {body} ended within {seconds}: allow more time (duration_seconds_max)"
+        return f"no request of {body} completed within {seconds}: allow more time (duration_seconds_max)"
 
     def measures(self) -> dict[str, float]:
         """The measures of the object, and of the requests around its upload."""

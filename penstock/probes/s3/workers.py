@@ -30,7 +30,7 @@ from penstock.units import MiB
 START_SECONDS_MAX = 20.0  # importing the SDK takes a second on an idle processor
 BODIES_BYTES_MAX = 512 * MiB  # each process holds the body of a part
 _MODULE = "penstock.probes.s3.worker"
-_GONE = "a process of the probe ended by itself: was it killed for want of memory?"
+_GONE = "a process of the probe ended unexpectedly: was it killed for lack of memory?"
 # Of a processor, by the process itself: where other programs crowd it, more processes would not help.
 _FULL_FRACTION = 0.8
 _COMFORTABLE_FRACTION = 0.6  # a busier loop adds to every latency

@@ -90,7 +90,10 @@ class SqsDeliveryProbe:
         except RequestError as error:
             self._own_queue.forget(error)
             return inconclusive(
-                plan, started_at, f"no queue to measure with; {error}", self._own_queue.used(plan.tariff)
+                plan,
+                started_at,
+                f"no queue to measure with: {error}",
+                self._own_queue.used(plan.tariff),
             )
         except TimeoutError:
             reason = "the queue could not be made ready in time: allow more time (duration_seconds_max)"
@@ -209,14 +212,15 @@ def _outcome(
 
 def _why_nothing(run: Run, tally: Tally) -> str:
     if run.patience.trouble is not None:
-        return f"no message went all the way; {run.patience.trouble}"
+        return f"no message was sent, received and deleted; {run.patience.trouble}"
     if not tally.total.sent_count and run.stopwatch.elapsed_seconds() < run.seconds_max:
         return _too_little(run.plan.cost_max)
-    return "no message went all the way in time: allow more time (duration_seconds_max)"
+    return "no message was sent, received and deleted in time: allow more time (duration_seconds_max)"
 
 
 def _too_little(cost_max: Cost) -> str:
     return (
-        f"the plan allows {cost_max.request_count} requests and {format_bytes(cost_max.transferred_bytes)}, too "
-        "little to send a batch and take it out again: raise the budget of a probe"
+        f"the plan allows {cost_max.request_count} requests and "
+        f"{format_bytes(cost_max.transferred_bytes)}, too little to send a batch and receive and delete "
+        "it: raise the budget of a probe"
     )

@@ -62,8 +62,8 @@ class OwnQueue:
         if not self.is_ours and (habit := self._foreign_habit(attributes)) is not None:
             self._url = None
             raise Refused(
-                f"the queue {self.name}{self.suffix} {habit}, so it is an application's and left alone: name another "
-                "queue_name_prefix"
+                f"the queue {self.name}{self.suffix} {habit}, so it belongs to an application and is left "
+                "alone: choose another queue_name_prefix"
             )
         return url, attributes
 

@@ -110,7 +110,7 @@ class RoundTrips:
         for _ in range(RECEIVE_TRY_COUNT_MAX):
             if messages := await self._queue.receive(batch, _RECEIVE_WAIT_SECONDS):
                 return messages
-        raise HopelessError("messages that were sent do not come back: there may be another receiver")
+        raise HopelessError("sent messages do not come back: another receiver may be taking them")
 
     async def _delete(self, handles: Sequence[str]) -> None:
         began_seconds = self._clock.monotonic_seconds()

@@ -136,7 +136,7 @@ def test_an_object_that_is_named_has_to_be_there_and_nothing_is_tried_but_readin
 def test_who_may_not_read_a_named_object_hears_that_it_may_be_for_the_requester_to_pay() -> None:
     """S3 denies that in the same words, and whoever grants what is granted already finds nothing out."""
     findings, _ = examined(OPERATIONS["s3_download"], "look", object_key="large")
-    assert "where the requester pays it is denied all the same" in findings[-1].remedy
+    assert "if the requester pays for this bucket, also set requester_pays" in findings[-1].remedy
     of_others, _ = examined(OPERATIONS["s3_download"], "look")
     assert "requester" not in of_others[-1].remedy
 

@@ -332,7 +332,7 @@ def test_where_putting_takes_too_long_less_is_put() -> None:
     store, journal = MemoryStore(upload_seconds=6.0), MemoryJournal()
     plan = a_download_plan(size=256 * MiB, cost_max=replace(AMPLE, duration_seconds=10.0))
     first, second = outcomes_of([plan, plan], store, journal)
-    assert "the next probe puts less" in reason_of(first)
+    assert "the next probe uploads less" in reason_of(first)
     assert isinstance(second, Observation)
     assert second.measures["read_object_bytes"] <= 64 * MiB
     assert not store.uploads
@@ -345,7 +345,9 @@ def test_a_range_that_cannot_be_put_in_time_wants_time_and_no_money() -> None:
         a_download_plan(size=256 * MiB, range_size=size, cost_max=cost_max) for size in (8 * MiB, 256 * MiB)
     ]
     _, outcome = outcomes_of(plans, store)
-    assert "no range of 256 MiB can be put within 10 s: allow more time" in reason_of(outcome)
+    assert "no object with a range of 256 MiB can be uploaded within 10 s: allow more time" in reason_of(
+        outcome
+    )
 
 
 def test_a_store_that_asks_for_less_while_something_is_put_is_given_time() -> None:

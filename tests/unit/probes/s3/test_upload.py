@@ -348,7 +348,7 @@ def test_a_service_that_is_silent_is_called_so() -> None:
     plan, store = an_upload_plan(cost_max=replace(AMPLE, duration_seconds=10.0)), MemoryStore()
     store.small_seconds = 1e6
     outcome = outcome_of(plan, store)
-    assert "was not answered in time" in reason_of(outcome)
+    assert "the service did not answer the start of an upload in" in reason_of(outcome)
     assert "smaller parts" not in reason_of(outcome)
 
 

@@ -461,4 +461,4 @@ def test_missing_queue_is_said() -> None:
     """A refusal while looking for the queue is the reason of the outcome."""
     queues = MemoryQueues(trouble=lambda action, _: Missing("vanished") if action == "attributes" else None)
     outcome = outcome_of(a_delivery_plan(), queues)
-    assert "no queue to measure with; vanished" in reason_of(outcome)
+    assert "no queue to measure with: vanished" in reason_of(outcome)

@@ -292,7 +292,7 @@ class Advisory:
         except TimeoutError:
             raise RefusedError(
                 f"the daemon was busy for {REMOVAL_SECONDS_MAX:g} s ({self._conductor.activity}); "
-                "what is left behind is tried right after that"
+                "it tries again to remove what is left right after that"
             ) from None
         return await self._conductor.sweeper.concluded(summary.removed, forgets=forgets)
 

@@ -84,8 +84,8 @@ class Backlog:
             return self.trouble
         if self.warning is None:
             return (
-                "how old its messages are is not known: state watched_queue.delete_rate_messages_per_second, "
-                "or have the application report what it deletes"
+                "the age of its messages is unknown: set watched_queue.delete_rate_messages_per_second, or "
+                "have the application report what it deletes"
             )
         return self.warning.explanation
 

@@ -74,7 +74,7 @@ class LoadedConfiguration:
     def warnings(self) -> list[Problem]:
         """What is probably a mistake, unless it is newer than this penstock or meant for another host."""
         found = [
-            (key, f'found "{name}", which is no region that the SDK knows{regions.hint(name)}')
+            (key, f'found "{name}", which is not a region that the SDK knows{regions.hint(name)}')
             for key, name in aws_regions(self.configuration)
             if not regions.is_known(name)
         ]

@@ -26,7 +26,7 @@ def contradictions(configuration: Configuration) -> Iterator[Contradiction]:
     yield from _of_endpoints(configuration)
     yield from _misplaced(configuration)
     if quiet_hours.fill_the_day(map(quiet_hours.parse, configuration.probes.quiet_hours)):
-        yield Contradiction("probes.quiet_hours", "they fill the day, so that nothing would ever be probed")
+        yield Contradiction("probes.quiet_hours", "they fill the whole day, so nothing would ever be probed")
     for key, name in aws_regions(configuration):
         if not regions.looks_like_a_region(name):
             expected = 'expected the name of a region, such as "eu-central-1"'
@@ -40,7 +40,7 @@ def contradictions(configuration: Configuration) -> Iterator[Contradiction]:
     ):
         if watched.usd_per_day_min > most:
             need, limit = money(watched.usd_per_day_min), money(most)
-            sentence = f"watching takes {need} a day, and {key} allows {limit}: ask less often"
+            sentence = f"watching takes {need} a day, but {key} allows only {limit}: poll less often"
             yield Contradiction("watched_queue.interval_seconds", sentence, ("watched_queue.name", key))
 
 
@@ -61,9 +61,7 @@ def _of_a_bucket(configuration: Configuration, url: str) -> Iterator[Contradicti
     """An endpoint copied with the bucket in it, or one of Transfer Acceleration."""
     key = "aws.s3_endpoint_url"
     if "//s3-accelerate." in url:
-        sentence = (
-            f'found "{url}"; probes measure no Transfer Acceleration, whose bytes have a price of their own'
-        )
+        sentence = f'found "{url}"; probes do not measure Transfer Acceleration, whose bytes cost extra'
         yield Contradiction(key, sentence)
     if not is_aws(url) and store_at(url) is None:  # a private host may have the same name as its bucket
         return
@@ -117,7 +115,7 @@ def _of_fleet(configuration: Configuration) -> Iterator[Contradiction]:
                 "fleet.shared_limits", f'found "{unknown[0]}" in {limit.name}; expected some of {known}'
             )
         if not limit.requests_per_second:
-            yield Contradiction("fleet.shared_limits", f"{limit.name} bears 0/s; expected more")
+            yield Contradiction("fleet.shared_limits", f"{limit.name} allows 0/s; expected more")
     for row, section in configuration.sections():
         theirs = getattr(section, "key_prefix", "")
         if fleet.bucket and theirs and fleet.key_prefix.startswith(theirs):

@@ -45,7 +45,7 @@ _UNIT = "penstock.service"
 _SYSTEMD_SECONDS_MAX = 10.0
 _CHEAPER_WAYS: Mapping[Service, str] = {  # cheaper than the assumed one
     Service.S3: "by a gateway endpoint, or from a public address, bytes cost nothing",
-    Service.SQS: "from a public address bytes cost nothing, by an interface endpoint little; it has no gateway",
+    Service.SQS: "from a public address bytes cost nothing, by an interface endpoint little; SQS has no gateway",
 }
 
 
@@ -72,7 +72,7 @@ def _versions(patient: Patient) -> Iterator[Finding]:
     own = version("penstock")
     running = own if patient.status is None else patient.status["version"]
     if running != own:
-        sentence = f"the daemon that runs is {running}, and {own} is installed"
+        sentence = f"the running daemon is version {running}, but version {own} is installed"
         yield Finding("versions", Health.POOR, sentence, _start_again(patient))
         return
     sdks = ", ".join(f"{name} {version(name)}" for name in _SDKS)
@@ -93,10 +93,10 @@ def _configuration(patient: Patient) -> Iterator[Finding]:
     if running is not None and running != set(enabled):
         read = ", ".join(map(str, patient.loaded.files)) or "no file"
         sentence = (
-            f"what was read here ({read}) probes {', '.join(enabled) or 'nothing'}, and the daemon that answers "
-            f"probes {', '.join(sorted(running)) or 'nothing'}"
+            f"the configuration read here ({read}) probes {', '.join(enabled) or 'nothing'}, but the "
+            f"running daemon probes {', '.join(sorted(running)) or 'nothing'}"
         )
-        remedy = "name the daemon's own file (--config), or `penstock reload` where it has changed"
+        remedy = "name the daemon's own file (--config), or run `penstock reload` if it has changed"
         yield Finding("configuration", Health.POOR, sentence, remedy)
     elif enabled:
         yield Finding(
@@ -146,16 +146,16 @@ def _service(patient: Patient) -> Iterator[Finding]:
         yield Finding("unit", Health.POOR, f"{_UNIT} is not installed: nothing starts the daemon", remedy)
     elif unit.get("NeedDaemonReload") == "yes":
         yield Finding(
-            "unit", Health.POOR, f"{_UNIT} has changed since it was read", "systemctl daemon-reload"
+            "unit", Health.POOR, f"{_UNIT} has changed since systemd read it", "systemctl daemon-reload"
         )
     elif unit.get("ActiveState") != "active":
         sentence = f"{_UNIT} is {unit.get('ActiveState', UNKNOWN)}"
         yield Finding("unit", Health.ILL, sentence, f"systemctl status {_UNIT}")
     elif unit.get("UnitFileState") != "enabled":
         remedy = f"systemctl enable penstock.socket {_UNIT}"
-        yield Finding("unit", Health.POOR, f"{_UNIT} runs, and is not started with the host", remedy)
+        yield Finding("unit", Health.POOR, f"{_UNIT} runs, but does not start with the host", remedy)
     else:
-        yield Finding("unit", Health.WELL, f"{_UNIT} runs, and is started with the host")
+        yield Finding("unit", Health.WELL, f"{_UNIT} runs, and starts with the host")
 
 
 def _leftovers(patient: Patient) -> Iterator[Finding]:
@@ -165,7 +165,7 @@ def _leftovers(patient: Patient) -> Iterator[Finding]:
     elif remark := patient.status["leftover_remark"]:
         yield Finding("leftovers", Health.POOR, remark, "penstock leftovers remove")
     else:
-        yield Finding("leftovers", Health.WELL, "nothing of probes is left that could not be removed")
+        yield Finding("leftovers", Health.WELL, "probes left nothing behind that could not be removed")
 
 
 def _fleet(patient: Patient) -> Iterator[Finding]:
@@ -174,7 +174,7 @@ def _fleet(patient: Patient) -> Iterator[Finding]:
         yield Finding("fleet", Health.WELL, "no bucket is named: this host learns alone")
         return
     if UNKNOWN in {patient.identity.region, patient.identity.instance_type}:
-        sentence = "the bucket is not used: what a host of unknown region or type measured teaches nobody"
+        sentence = "the bucket is not used: other hosts cannot learn from a host of unknown region or type"
         yield Finding("fleet", Health.POOR, sentence, "set host.region and host.instance_type")
         return
     told = patient.status.get("fleet") if patient.status is not None else None
@@ -189,7 +189,7 @@ def _fleet(patient: Patient) -> Iterator[Finding]:
 
 def _clock(patient: Patient) -> Iterator[Finding]:
     error = patient.clock_error_seconds()
-    remedy = "run chronyd or systemd-timesyncd; SQS refuses what is signed 5 minutes off, S3 15"
+    remedy = "run chronyd or systemd-timesyncd: SQS refuses requests whose clock is 5 minutes off, S3 15"
     if error is None:
         yield Finding("clock", Health.POOR, "nothing synchronises the clock", remedy)
     elif error > _CLOCK_ERROR_SECONDS_MAX:
@@ -223,12 +223,12 @@ def _allowances(patient: Patient) -> Iterator[Finding]:
     counters = host.sample(patient.root).allowance_exceeded
     exceeded = {name.removesuffix("_allowance_exceeded"): count for name, count in counters.items() if count}
     if not counters:
-        yield Finding("network allowance", Health.UNKNOWN, "no ENA adapter tells what it held back")
+        yield Finding("network allowance", Health.UNKNOWN, "no ENA adapter reports what it held back")
     elif exceeded:
         told = ", ".join(f"{counted(count, 'packet')} by {name}" for name, count in exceeded.items())
         sentence = f"the instance held packets back since it started: {told}"
         yield Finding(
-            "network allowance", Health.POOR, sentence, "a larger instance type, or less traffic at a time"
+            "network allowance", Health.POOR, sentence, "use a larger instance type, or send less at a time"
         )
     else:
         yield Finding("network allowance", Health.WELL, "the instance held no packet back since it started")
@@ -243,7 +243,9 @@ def _limits(patient: Patient) -> Iterator[Finding]:
     limits = [*_memory_limits(folder, patient.root / "sys/fs/cgroup"), *_stated_limits(unit)]
     limit = min(limits, default=None)
     if limit is not None and limit < needed:
-        sentence = f"probes and daemon need up to {format_bytes(needed)}, and may have {format_bytes(limit)}"
+        sentence = (
+            f"probes and daemon need up to {format_bytes(needed)}, but may use only {format_bytes(limit)}"
+        )
         yield Finding("memory", Health.POOR, sentence, "lower memory_bytes_max of the probes, or allow more")
     else:
         told = "there is no limit" if limit is None else f"the limit is {format_bytes(limit)}"
@@ -271,7 +273,7 @@ def _pools(patient: Patient) -> Iterator[Finding]:
         f"{counted(count, 'connection')} to {service}" for service, count in pools.items() if count
     )
     if 0 <= limit < needed:
-        sentence = f"{needed} files may be open at a time, and {limit} are allowed"
+        sentence = f"{needed} files may have to be open at a time, but only {limit} are allowed"
         yield Finding(
             "pools", Health.POOR, sentence, "raise LimitNOFILE, or lower daemon.connection_count_max"
         )
@@ -289,14 +291,14 @@ def _ways(patient: Patient) -> Iterator[Finding]:
             stored_usd = GB * price.usd_per_stored_byte_day / 24
             stored = f" (${number(stored_usd)} of it for an hour of storage)" if stored_usd else ""
             sentence = (
-                f"the way is {way.path} ({way.reason}), at ${number(GB * price.usd_per_sent_byte)} for a GB that "
+                f"the route is {way.path} ({way.reason}), at ${number(GB * price.usd_per_sent_byte)} for a GB that "
                 f"is sent{stored} and ${number(GB * price.usd_per_received_byte)} for one that is received"
             )
             if way.is_assumed:
                 remedy = f"state probes.{row.name}.network_path: {_CHEAPER_WAYS[row.service]}"
                 yield Finding(subject, Health.POOR, sentence, remedy)
             elif UNKNOWN not in {region, patient.identity.region} != {region}:
-                yield Finding(subject, Health.POOR, f"{sentence}; it is another region, which is paid for")
+                yield Finding(subject, Health.POOR, f"{sentence}; it is in another region, which costs money")
             else:
                 yield Finding(subject, Health.WELL, sentence)
             if proxies := getproxies():  # the SDK's endpoint rules are read only for these
@@ -331,7 +333,9 @@ def _between(subject: str, endpoint: str, proxies: Mapping[str, str]) -> Iterato
     url = urlsplit(endpoint)
     if url.scheme in proxies and not proxy_bypass(host_name := url.netloc):
         name = urlsplit("//" + re.split("//|@", proxies[url.scheme])[-1]).hostname  # without a password
-        sentence = f"a proxy ({name}) is between here and {host_name}: it is what probes measure, and load"
+        sentence = (
+            f"requests to {host_name} go through a proxy ({name}): that is what probes measure, and load"
+        )
         remedy = f"name {host_name} in NO_PROXY where applications use no proxy; else lower thread_count_max"
         yield Finding(subject, Health.POOR, sentence, remedy)
 
@@ -345,7 +349,9 @@ def _store(patient: Patient) -> Iterator[Finding]:
         yield Finding("store", Health.WELL, sentence)
     elif aws.s3_endpoint_url and not is_aws(aws.s3_endpoint_url):
         remedy = f"state aws.s3_store if it is one of {', '.join(STORES_BY_NAME)}"
-        sentence = f"{aws.s3_endpoint_url} does not tell which store it is: no rules of its own are known"
+        sentence = (
+            f"{aws.s3_endpoint_url} does not tell which store it is, so none of its own rules are known"
+        )
         yield Finding("store", Health.UNKNOWN, sentence, remedy)
     else:
         yield Finding("store", Health.WELL, "S3 is that of AWS")

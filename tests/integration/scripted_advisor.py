@@ -366,7 +366,7 @@ class ScriptedAdvisor:
 
     async def believe_clock(self) -> str:
         """There is no need."""
-        return "nothing was spent at a date that has not come yet"
+        return "nothing was spent at a date in the future"
 
     async def reload(self) -> str:
         """Agree, or refuse."""

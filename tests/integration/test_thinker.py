@@ -139,7 +139,7 @@ async def test_a_host_without_room_for_a_process_is_trouble_that_is_foreseen(
     thinker = SpawnedThinker()
     with monkeypatch.context() as full:
         full.setattr(asyncio, "create_subprocess_exec", refuse)
-        with pytest.raises(ThinkerError, match="no process to fit in could be started"):
+        with pytest.raises(ThinkerError, match="the fitting process could not be started"):
             await thinker.deliberate(MODEL, CASE)
     assert (await thinker.deliberate(MODEL, CASE)).plan is not None
     await rested(thinker)

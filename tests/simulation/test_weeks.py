@@ -209,7 +209,7 @@ def test_a_probe_that_crowds_an_application_out_is_broken_off() -> None:
     days = beside(Neighbour(connection_count=2, from_days=0.0, to_days=15 / 1440))
     broken_off = [c.outcome for c in days.cycles if isinstance(c.outcome, Inconclusive)]
     assert broken_off
-    assert all(outcome.reason.startswith("broken off: others") for outcome in broken_off)
+    assert all(outcome.reason.startswith("broken off: other traffic on this host") for outcome in broken_off)
     assert all(outcome.transferred_bytes > 0 for outcome in broken_off)
     assert sum(s.cost.transferred_bytes for s in days.spends) >= sum(o.transferred_bytes for o in broken_off)
     assert days.leftover_names == ()

@@ -185,7 +185,7 @@ class Conductor:
         """Trust the clock, as soon as nothing else runs: spending dated in the future counts as spent now."""
         ahead = self.ledger.ahead(self.clock.now())
         if not ahead:
-            return "nothing was spent at a date that has not come yet"
+            return "nothing was spent at a date in the future"
         self._is_clock_believed = True
         self._news.set()
         return (
@@ -548,7 +548,7 @@ class Conductor:
         now = self.clock.now()
         until = verdict.retry_at or now + timedelta(seconds=max(watch.section.mean_interval_seconds, 60.0))
         self.standings.postpone(watch.context, until)
-        why = verdict.sentence or "no probe is worth its price now"
+        why = verdict.sentence or "no probe is worth its price at present"
         is_stopped = not verdict.is_allowed and verdict.retry_at is None
         if is_stopped:
             self.troubles.note_stopped(watch.context, f"not probed, {why}")

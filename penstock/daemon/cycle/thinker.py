@@ -47,7 +47,7 @@ class SpawnedThinker:
             try:
                 self._child = await Companion.started(_MODULE, None)
             except OSError as trouble:
-                raise ThinkerError(f"no process to fit in could be started: {trouble}") from trouble
+                raise ThinkerError(f"the fitting process could not be started: {trouble}") from trouble
         asking = asyncio.create_task(self._child.ask("deliberate", model, case))
         try:
             return cast("Conclusion[Any]", await asyncio.shield(asking))

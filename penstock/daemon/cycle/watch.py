@@ -39,8 +39,8 @@ class Watch:
         if most is None or memory_bytes_min is None:
             return ALLOWED
         return Verdict(
-            f"a probe holds at least {format_bytes(memory_bytes_min)}, and "
-            f"probes.{self.context.operation}.memory_bytes_max allows {format_bytes(most)}: raise it"
+            f"a probe needs at least {format_bytes(memory_bytes_min)} of memory, but "
+            f"probes.{self.context.operation}.memory_bytes_max allows only {format_bytes(most)}: raise it"
         )
 
     def wanted(self, fit: Fit) -> Cost:

@@ -182,7 +182,7 @@ class SharedLimits:
         self.used = Cost()
         self._begin()
         if not self.section.may_write:
-            self._fail("fleet.may_write is false: the others would not hear of this host")
+            self._fail("fleet.may_write is false, so the other hosts would not know of this one")
         elif self.clock.monotonic_seconds() < self._try_seconds:
             self._adapt()
         else:

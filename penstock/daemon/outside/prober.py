@@ -29,8 +29,8 @@ from penstock.vocabulary import Cost, Outcome, ProbePlan
 IDLE_SECONDS = 60.0
 BEYOND_SECONDS_MAX = 300.0  # for preparation and clean-up, beyond a probe's own duration
 _MODULE = "penstock.daemon.outside.prober_process"
-_GONE = "the process that probes ended by itself: was it killed for want of memory?"
-_SILENT = "the process that probes did not answer, and another takes its place: did somebody stop it?"
+_GONE = "the probing process ended unexpectedly: was it killed for lack of memory?"
+_SILENT = "the probing process did not answer and was replaced: did somebody stop it?"
 _log = logging.getLogger(__name__)
 
 Key = tuple[str, str]
@@ -133,7 +133,7 @@ class Prober:
         try:
             self._there = await Companion.started(_MODULE, self._assignment, served=served, told=told)
         except OSError as trouble:
-            raise Unreachable(f"no process to probe with could be started: {trouble}") from trouble
+            raise Unreachable(f"the probing process could not be started: {trouble}") from trouble
         self._assignment = replace(self._assignment, put_away={})
 
     def _stay(self) -> None:

@@ -156,7 +156,7 @@ class _Shortage:
     def sentence(self, cost: Cost, retry_at: datetime | None) -> str:
         need, limit = (_shown(self.name, amount) for amount in (getattr(cost, self.name), self.limit))
         if retry_at is None:
-            return f"one probe may need {need}, and {self.key} allows {limit} in 24 hours: raise it"
+            return f"one probe may need {need}, but {self.key} allows only {limit} in 24 hours: raise it"
         left, again = _shown(self.name, self.left), f"{retry_at:%Y-%m-%d %H:%M} UTC"
         return f"a probe may need {need}; of {limit} in 24 hours ({self.key}) {left} are left until {again}"
 

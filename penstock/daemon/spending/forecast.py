@@ -61,7 +61,7 @@ class Forecast:
         if self.probe_count or self.bound_by is None:
             return None
         stating = f"state probes.{self.operation}.network_path, or " if self.way.is_assumed else ""
-        return f"no probe of {self.operation} is paid for, so that nothing is measured: {stating}raise {self.bound_by}"
+        return f"budgets pay for no probe of {self.operation}, so nothing is measured: {stating}raise {self.bound_by}"
 
     def document(self) -> dict[str, Any]:
         return {
@@ -103,12 +103,12 @@ def scarcity(found: Iterable[Forecast]) -> str | None:
             each.append(f"{forecast.operation} about {paid} of {wanted} ({forecast.bound_by})")
     if not bound:
         return None
-    return f"budgets pay for fewer probes a day than intervals ask for: {', '.join(each)}; {_ways(bound)}"
+    return f"budgets pay for fewer probes a day than the intervals ask for: {', '.join(each)}; {_ways(bound)}"
 
 
 def _ways(found: Iterable[Forecast]) -> str:
     ways = dict.fromkeys(f"{forecast.way.path} ({forecast.way.reason})" for forecast in found)
-    return f"bytes go by {' and '.join(ways)}"
+    return f"bytes go through {' and '.join(ways)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -154,17 +154,22 @@ def _way_to(host: str) -> Way | None:
         return None
     if _is_own(host):
         return Way(NetworkPath.PRIVATE, f"{host} is of this host's own network")
-    return Way(NetworkPath.OUTSIDE, f"{host} is not AWS, and may be anywhere: assumed dear")
+    return Way(NetworkPath.OUTSIDE, f"{host} is not AWS, and may be anywhere: the dearest route is assumed")
 
 
 def _way_from(identity: HostIdentity) -> Way:
     """The path as far as this host shows it, else the dearest."""
     if not identity.is_instance:
-        return Way(NetworkPath.UNKNOWN, "nothing tells whether this host is in AWS: assumed dear")
+        return Way(
+            NetworkPath.UNKNOWN, "it is unknown whether this host is in AWS: the dearest route is assumed"
+        )
     if identity.has_public_address:
-        return Way(NetworkPath.INTERFACE_ENDPOINT, "this host has a public address, and needs nothing dearer")
+        return Way(
+            NetworkPath.INTERFACE_ENDPOINT, "this host has a public address, so it needs no dearer route"
+        )
     return Way(
-        NetworkPath.NAT_GATEWAY, "this host has no public address, and endpoints cannot be seen: assumed dear"
+        NetworkPath.NAT_GATEWAY,
+        "this host has no public address, and its endpoints are unknown: the dearest route is assumed",
     )
 
 

@@ -110,7 +110,8 @@ class AttendedProbe:
             collapsed_count = collapsed_count + 1 if flow.has_collapsed_since(steady) else 0
             begun_seconds, before = now_seconds, after
         return (
-            f"broken off: others on this host moved {steady} before it, and less than half of that beside it"
+            f"broken off: other traffic on this host was {steady} before the probe, and less than half of "
+            "that during it"
         )
 
 

@@ -85,8 +85,9 @@ class HarmWatch:
                     is_broken_off = True
                     return (
                         "broken off: attempts of applications took "
-                        f"{format_seconds(found.latency_increase_seconds.expected)} longer beside it than before, and "
-                        f"{format_seconds(self._latency_increase_seconds_max)} is the most"
+                        f"{format_seconds(found.latency_increase_seconds.expected)} longer during the "
+                        "probe than before it, and at most "
+                        f"{format_seconds(self._latency_increase_seconds_max)} is allowed"
                     )
         finally:
             totals, now = self._totals(), self._clock.now()

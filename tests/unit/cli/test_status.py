@@ -97,7 +97,7 @@ async def test_a_status_fits_80_columns(house: House, monkeypatch: pytest.Monkey
     said = " ".join(shown.split())
     assert all(name in said for name in (*OPERATIONS, *REGIONS, BUCKET))
     assert trouble in said
-    assert said.count("than intervals ask for") == said.count("this host has no public address") == 1
+    assert said.count("than the intervals ask for") == said.count("this host has no public address") == 1
     assert all(f"{name} about 2 of 140 (probes.{name}.usd_per_day)" in said for name in OPERATIONS)
     assert "$0.0041" in said
     assert "lease count 1,000 " in said

@@ -204,8 +204,8 @@ def test_every_mistake_is_reported_at_once(tmp_path: Path) -> None:
         (
             "[watched_queue]\nname = 'orders'\ninterval_seconds = '1s'",
             (
-                "watched_queue.interval_seconds: watching takes $0.0346 a day, and "
-                "probes.sqs_delivery.usd_per_day allows $0.03: ask less often"
+                "watched_queue.interval_seconds: watching takes $0.0346 a day, but "
+                "probes.sqs_delivery.usd_per_day allows only $0.03: poll less often"
             ),
         ),
         (
@@ -518,7 +518,7 @@ def test_a_region_that_the_sdk_does_not_know_is_a_warning(tmp_path: Path) -> Non
     """It may be newer than the SDK, or a slip: the nearest is named."""
     (warning,) = _load(tmp_path, f'{PROBED}regions = ["eu-central-1", "eu-centrl-1"]').warnings()
     assert str(warning).removeprefix(f"{tmp_path}/") == (
-        'penstock.toml: probes.s3_upload.regions: found "eu-centrl-1", which is no region that the SDK knows; '
+        'penstock.toml: probes.s3_upload.regions: found "eu-centrl-1", which is not a region that the SDK knows; '
         "did you mean eu-central-1?"
     )
 

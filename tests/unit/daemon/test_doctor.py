@@ -99,7 +99,7 @@ def test_endpoints_of_the_environment_are_looked_at_like_those_of_a_file(
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9000")
     found = findings(tmp_path, configuration="[probes.sqs_delivery]\nis_enabled = true\n")
     told = "\n".join(finding.sentence for finding in found)
-    assert "the way is private" in told
+    assert "the route is private" in told
     assert "http://127.0.0.1:9000 does not tell which store it is" in told
     assert "SQS is http://127.0.0.1:9000, as AWS_ENDPOINT_URL of the environment says" in told
 
@@ -157,7 +157,7 @@ def test_a_proxy_is_on_the_way_to_the_endpoint_that_the_sdk_chooses(
     identity = replace(IDENTITY, region=region)
     both = f"{PROBES}\n[probes.sqs_delivery]\nis_enabled = true\n"
     found = findings(tmp_path, configuration=both, identity=identity)
-    told = [finding.remedy for finding in found if "is between here" in finding.sentence]
+    told = [finding.remedy for finding in found if "go through a proxy" in finding.sentence]
     for remedy, name in zip(told, hosts, strict=True):
         assert f"name {name.format(region)} in NO_PROXY" in remedy
 
@@ -179,7 +179,7 @@ def test_a_proxy_is_spared_by_a_port_too_and_known_by_its_own_name(
     monkeypatch.setenv("HTTP_PROXY", "http://user:pass/word@proxy.corp:3128")
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://store.corp:9000")
     (told,) = (f.sentence for f in findings(tmp_path) if "proxy" in f.sentence)
-    assert "(proxy.corp) is between here and store.corp:9000" in told
+    assert "requests to store.corp:9000 go through a proxy (proxy.corp)" in told
     monkeypatch.setenv("NO_PROXY", "store.corp:9000")
     assert not [f for f in findings(tmp_path) if "proxy" in f.sentence]
 
@@ -209,7 +209,7 @@ def test_ways_are_advised_that_the_service_has(tmp_path: Path) -> None:
     identity = HostIdentity(region="eu-west-1", instance_type="i", sentence="")
     told = {f.subject: f.remedy for f in findings(tmp_path, configuration=text, identity=identity)}
     assert "by a gateway endpoint" in told["s3_upload in eu-west-1"]
-    assert "it has no gateway" in told["sqs_delivery in eu-west-1"]
+    assert "SQS has no gateway" in told["sqs_delivery in eu-west-1"]
     assert "interface endpoint" in told["sqs_delivery in eu-west-1"]
 
 

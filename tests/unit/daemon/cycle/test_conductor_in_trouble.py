@@ -143,7 +143,7 @@ async def test_a_clock_set_back_gives_no_budget_back_until_it_is_believed(
     assert on_disk.usd == pytest.approx(counted.usd)
     await house.live(2 * 24 * 3600.0)
     assert house.probe.run_count > before
-    assert await advisory.believe_clock() == "nothing was spent at a date that has not come yet"
+    assert await advisory.believe_clock() == "nothing was spent at a date in the future"
     said = [r.getMessage() for r in caplog.records if "clock" in r.getMessage()]
     assert len(said) == 2
     assert said[0].startswith("trouble with clock: it stands at 2026-03-02 12:00 UTC, and $")
@@ -248,7 +248,8 @@ async def test_a_size_that_no_probe_can_hold_is_left_alone_with_the_reason(house
     assert (await house.conductor.run_cycle(CONTEXT, Reason.REQUESTED)).has_failed
     assert house.probe.run_count == 0
     assert house.conductor.cycles[-1].sentence.endswith(
-        "not probed, a probe holds at least 5 MiB, and probes.s3_upload.memory_bytes_max allows 1 MiB: raise it"
+        "not probed, a probe needs at least 5 MiB of memory, but "
+        "probes.s3_upload.memory_bytes_max allows only 1 MiB: raise it"
     )
     assert next(iter(house.conductor.standings)).postponed_until is not None
 
@@ -287,7 +288,7 @@ async def test_credits_that_are_spent_are_the_reason_that_is_given(house: House)
     await house.conductor.run_cycle(tiny)
     assert house.probe.run_count == 0
     sentence = house.conductor.cycles[-1].sentence
-    assert "of burst credit, and budget.credit_fraction_per_day allows 1 MiB of burst credit" in sentence
+    assert "of burst credit, but budget.credit_fraction_per_day allows only 1 MiB of burst credit" in sentence
 
 
 async def test_dollars_that_are_spent_are_the_reason_that_is_given(house: House) -> None:
@@ -300,7 +301,7 @@ async def test_dollars_that_are_spent_are_the_reason_that_is_given(house: House)
     await house.conductor.run_cycle(CONTEXT)
     assert house.probe.run_count == 0
     sentence = house.conductor.cycles[-1].sentence
-    assert f"and probes.{CONTEXT.operation}.usd_per_day allows $0.0001 in 24 hours: raise it" in sentence
+    assert f"but probes.{CONTEXT.operation}.usd_per_day allows only $0.0001 in 24 hours: raise it" in sentence
 
 
 async def test_what_failed_is_tried_again_where_nothing_else_is_left(house: House) -> None:

@@ -43,17 +43,20 @@ def test_an_act_late_in_its_hour_counts_for_a_whole_day() -> None:
     [
         (
             Cost(credit_bytes=MiB),
-            "need 1 MiB of burst credit, and budget.credit_fraction_per_day allows 0 B of burst credit in",
+            "need 1 MiB of burst credit, but budget.credit_fraction_per_day allows only 0 B of burst credit in",
         ),
-        (Cost(transferred_bytes=2 * GiB), "need 2 GiB, and budget.transferred_bytes_per_day allows 1 GiB in"),
+        (
+            Cost(transferred_bytes=2 * GiB),
+            "need 2 GiB, but budget.transferred_bytes_per_day allows only 1 GiB in",
+        ),
         (
             Cost(request_count=1234),
-            "need 1,234 requests, and budget.request_count_per_day allows 100 requests in",
+            "need 1,234 requests, but budget.request_count_per_day allows only 100 requests in",
         ),
-        (Cost(usd=1.25), "need $1.25, and budget.usd_per_day allows $1 in"),
+        (Cost(usd=1.25), "need $1.25, but budget.usd_per_day allows only $1 in"),
         (
             Cost(duration_seconds=900.0),
-            "need 15 min of probing, and budget.duty_cycle_fraction allows 10 min of probing in",
+            "need 15 min of probing, but budget.duty_cycle_fraction allows only 10 min of probing in",
         ),
     ],
 )
@@ -84,7 +87,8 @@ def test_an_operation_keeps_to_its_own_dollars() -> None:
     assert verdict.retry_at == NOON + 25 * HOUR
     assert "of $0.03 in 24 hours (probes.sqs_delivery.usd_per_day) $0.01 are left until" in verdict.sentence
     assert (
-        "allows $0.03 in 24 hours: raise it" in ledger.allows("sqs_delivery", Cost(usd=0.04), NOON).sentence
+        "allows only $0.03 in 24 hours: raise it"
+        in ledger.allows("sqs_delivery", Cost(usd=0.04), NOON).sentence
     )
 
 

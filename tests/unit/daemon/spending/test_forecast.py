@@ -70,8 +70,8 @@ def test_where_dollars_bind_is_said(row: Operation[Any, Any]) -> None:
     assert cent.probe_count < cent.probe_count_wanted
     said = scarcity([cent])
     assert said is not None
-    assert "budgets pay for fewer probes a day than intervals ask for" in said
-    assert "assumed dear" in said
+    assert "budgets pay for fewer probes a day than the intervals ask for" in said
+    assert "the dearest route is assumed" in said
     assert cent.sentence == cent.document()["remark"] == said
     hardly = dataclasses.replace(cent, probe_count=0.998 * cent.probe_count_wanted)
     assert scarcity([hardly]) is None, "140 of 140 are not fewer"

@@ -106,7 +106,7 @@ def test_a_probe_ends_when_the_traffic_of_others_collapses_beside_it() -> None:
     """Within seconds, with its reason, with its cost, and with nothing left behind."""
     outcome, took_seconds = outcome_beside(lambda s: 100e6 if s < 0 else 20e6)
     assert isinstance(outcome, Inconclusive)
-    assert outcome.reason.startswith("broken off: others on this host moved 100 MB/s out")
+    assert outcome.reason.startswith("broken off: other traffic on this host was 100 MB/s out")
     assert (outcome.transferred_bytes, outcome.request_count) == (7000, 3)
     assert took_seconds < BEFORE_SECONDS + SETTLE_SECONDS + 2.0
 

@@ -87,7 +87,7 @@ def enable(*, unit: str, port: int, force: bool, dry_run: bool, root: Path, as_j
     if not _UNIT.fullmatch(name):
         raise WrongUsageError(f"{unit!r} is no name of a service: letters, digits, and _ . @ -")
     if name.endswith(_NO_SERVICE):
-        raise WrongUsageError(f"{unit} is no service: name the one that it starts")
+        raise WrongUsageError(f"{unit} is not a service: name the service that it starts")
     layout = Layout(root=root.absolute(), commands=Path())
     if not force and not _is_there(layout.root, name):
         raise TroubleError(
@@ -142,10 +142,10 @@ def _rows(client: Mapping[str, Any]) -> Iterator[list[str]]:
 
 def _remarks(document: Mapping[str, Any]) -> Iterator[str]:
     if not document["is_listening"]:
-        yield "Nobody can be heard: set is_enabled in [listen], and `penstock reload`."
+        yield "penstock does not listen to applications: set is_enabled in [listen], and run `penstock reload`."
     elif not document["clients"]:
-        yield "Nobody was heard in the last minutes: SDKs tell with AWS_CSM_ENABLED=true (`penstock clients enable`)."
+        yield "No application reported lately: SDKs do with AWS_CSM_ENABLED=true (`penstock clients enable`)."
     if document["dropped_count"]:
-        yield f"{document['dropped_count']} datagrams were lost, so more was done than is shown."
+        yield f"{document['dropped_count']} datagrams were lost, so applications did more than is shown."
     if document["unplaced_count"]:
         yield f"{document['unplaced_count']} datagrams came from more applications than there is room for."

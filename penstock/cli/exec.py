@@ -112,7 +112,7 @@ def exec_(
         about |= {"basis": document["basis"], "explanation": document["explanation"]}
         trouble = memory_trouble(document)
         if trouble and not as_json:  # the client's own defaults would take more memory
-            click.echo(f"penstock: {name} runs with what holds least: {trouble}", err=True)
+            click.echo(f"penstock: {name} runs with the setting that needs least memory: {trouble}", err=True)
     except TroubleError as refusal:
         launch = Launch(command)
         about |= {"basis": "default", "explanation": refusal.message}
@@ -136,7 +136,7 @@ def _advised(
         if not program.is_unseen(command):
             raise TroubleError("this command transfers nothing")
         raise TroubleError(
-            "what this command transfers cannot be seen in it, nor be told for all of it: "
+            "what this command transfers cannot be seen from it, and no one setting fits all of it: "
             f"`penstock export {program.target}` says what to write where that stands"
         )
     asked = {name: value for name, value in stated.items() if name != "is_reading"}
@@ -152,9 +152,9 @@ def _advised(
         asked["sink"] = asked["sink"] or sink_of(program, command)
     if asked["payload_size_bytes"] is None and material is None:
         raise TroubleError(
-            "no local file is uploaded whose size could be seen; state --object-size"
+            "no file of known size is uploaded; state --object-size"
             if target.name == program.target
-            else "how large the objects are that it reads cannot be seen here; state --object-size"
+            else "the size of the objects it reads is not known here; state --object-size"
         )
     if material is not None:
         asked["payload_size_bytes"] = asked["payload_size_bytes"] or material.object_size_bytes

@@ -126,8 +126,8 @@ def _ask(target: Target, socket_path: str, stated: Mapping[str, Any]) -> dict[st
     document = advice_in_force(socket_path, _question(target, stated))
     if document["basis"] == "default":
         raise NotReadyError(
-            f"nothing is known about this place yet, so the defaults of {target.name} serve: "
-            "see `penstock status`, or wait with `penstock wait`"
+            f"nothing is known about this place yet, so use the defaults of {target.name}: see `penstock "
+            "status`, or wait with `penstock wait`"
         )
     refuse_too_little_memory(document)
     return document

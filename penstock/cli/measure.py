@@ -277,8 +277,10 @@ def _last(rate: float | None) -> str:
 
 def _rescue_sentence(result: Mapping[str, Any]) -> str:
     if result["rescued_at_seconds"] is None:
-        return "It did not collapse for long enough to be rescued: allow more --seconds, or slower deletes."
+        return (
+            "It did not stay collapsed long enough to be rescued: allow more --seconds, or slow deletes down."
+        )
     rescued = f"Rescued after {format_seconds(result['rescued_at_seconds'])}"
     if result["recovered_after_seconds"] is None:
-        return f"{rescued}, and not yet recovered at the end: allow more --seconds, or send less with --rate."
+        return f"{rescued}, and had not recovered at the end: allow more --seconds, or send less with --rate."
     return f"{rescued}, recovered {format_seconds(result['recovered_after_seconds'])} later."

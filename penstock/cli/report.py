@@ -240,8 +240,9 @@ def read_material(
     except (StoreError, sqlite3.DatabaseError) as trouble:
         known = isinstance(trouble, StoreError)
         raise TroubleError(
-            f"{trouble if known else f'the database {path} cannot be read ({trouble})'}: it is broken or not one of "
-            "penstock's; name another with --database. Of its own penstockd saves what it can when it starts"
+            f"{trouble if known else f'the database {path} cannot be read ({trouble})'}: it is damaged, or "
+            "not a database of penstock's; name another with --database. penstockd saves what it can of "
+            "its own when it starts"
         ) from trouble
 
 

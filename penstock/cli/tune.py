@@ -435,8 +435,8 @@ def _described_limit(limit: Mapping[str, int]) -> str:
         worked = f"{format_bytes(limit['memory_bytes_max'])} in memory"
         failed = format_bytes(limit["failed_memory_bytes_min"])
     return (
-        f"Inferred from failures: no run worked with more than {worked}, and {runs} failed from {failed} on, so no "
-        "more than what worked is advised. If that was bad luck, a larger --probes tries it again."
+        f"Inferred from failures: no run worked with more than {worked}, and {runs} failed from {failed} "
+        "on, so no more than what worked is advised. If that was bad luck, run again with more --probes."
     )
 
 

@@ -113,7 +113,7 @@ def _read(file: IO[str]) -> Conditions:
         return read_conditions(document)
     except ConditionsError as trouble:
         lines = "\n  ".join(str(trouble).splitlines())
-        raise WrongUsageError(f"these conditions cannot be:\n  {lines}") from trouble
+        raise WrongUsageError(f"these conditions are not possible:\n  {lines}") from trouble
 
 
 def _rescue(conditions: Conditions, undeleted_count: int, visible_count: int) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 _FOLDER = Path(__file__).parents[1]
 _REPLACED = (
-    "the files of penstock were replaced since this one began, and what it would start now is of another version: "
+    "penstock was upgraded after this process started, and what it would start now is of another version: "
     "restart it (systemctl restart penstock)"
 )
 

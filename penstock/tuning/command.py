@@ -86,8 +86,8 @@ def doubt(report: Report, *, took_seconds: float) -> str | None:
         return None
     told = f"duration_seconds {report.duration_seconds:.6g} where its run took {took_seconds:.3g} s"
     return (
-        f"the command reports {told}. It is believed, and so are the rates that follow; if it counts in another unit, "
-        "mend the command and begin anew with --restart"
+        f"the command reports {told}. The report and the rates that follow from it are taken as true; if "
+        "it counts in another unit, correct the command and start again with --restart"
     )
 
 

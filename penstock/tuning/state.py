@@ -192,7 +192,7 @@ def _read(
     found = _decoded(
         first,
         Subject,
-        f"{path} is not the state of a tuning, and is left alone: name another file with --state",
+        f"{path} does not hold the state of a tuning, and is left alone: name another file with --state",
     )
     if subject is None:
         return ()
@@ -201,7 +201,7 @@ def _read(
             f"{path} belongs to another command, size, range, endpoint, region or profile: name another file with "
             "--state, or begin anew with --restart"
         )
-    damaged = f"{path} is damaged: name another file with --state, or begin anew with --restart"
+    damaged = f"{path} is damaged: name another file with --state, or start again with --restart"
     try:
         trials = tuple(_decoded(line, _Written, damaged).trial(setting_type) for line in rest)
     except TypeError as trouble:

@@ -130,7 +130,9 @@ def test_a_client_with_too_little_memory_runs_with_the_least(short_server: Serve
     )  # fmt: skip
     assert done.returncode == 0
     assert "--concurrency" in done.stdout
-    assert done.stderr.startswith("penstock: s5cmd runs with what holds least: --memory-max 1 MiB cannot be")
+    assert done.stderr.startswith(
+        "penstock: s5cmd runs with the setting that needs least memory: --memory-max 1 MiB cannot be"
+    )
 
 
 def test_the_list_shows_each_target_on_a_line(server: Served) -> None:
@@ -424,17 +426,20 @@ def test_the_aws_cli_reads_a_copy_and_the_users_own_is_left_alone(server: Served
         ("s5cmd ls s3://b/", "this command transfers nothing"),
         (
             "s5cmd run commands.txt",
-            "cannot be seen in it, nor be told for all of it: `penstock export s5cmd`",
+            "cannot be seen from it, and no one setting fits all of it: `penstock export s5cmd`",
         ),
-        ("rclone mount remote:b /mnt", "cannot be seen in it, nor be told for all of it: `penstock export"),
-        ("s5cmd cp s3://b/k .", "the objects are that it reads cannot be seen here; state --object-size"),
+        (
+            "rclone mount remote:b /mnt",
+            "cannot be seen from it, and no one setting fits all of it: `penstock export",
+        ),
+        ("s5cmd cp s3://b/k .", "the size of the objects it reads is not known here; state --object-size"),
         (
             "aws s3 cp s3://b/k y.bin",
-            "the objects are that it reads cannot be seen here; state --object-size",
+            "the size of the objects it reads is not known here; state --object-size",
         ),
         (
             "rclone copy missing r:b",
-            "no local file is uploaded whose size could be seen; state --object-size",
+            "no file of known size is uploaded; state --object-size",
         ),
         ("aws s3 cp - s3://b/k", "state --object-size"),
     ],

@@ -148,8 +148,8 @@ def _explanation(alarm: Alarm, age_seconds: float, seconds_left: float) -> str:
     age = format_seconds(age_seconds)
     if alarm is Alarm.COLLAPSED:
         return (
-            f"the oldest undeleted message is {age} old and copies are coming back: apply the advised receive window"
-            " and delete in batches; stopping the senders does not heal it"
+            f"the oldest undeleted message is {age} old and copies are coming back: apply the advised "
+            "receive window and delete in batches; stopping the senders does not help"
         )
     if alarm is Alarm.CALM:
         return f"the oldest undeleted message is {age} old: no danger"

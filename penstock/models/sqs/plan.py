@@ -294,9 +294,9 @@ def _explanation(
         short = "; more deleters would carry it" if conditions.deleter_count_max else ""
         receiver_count_max = knobs(setting)["receiver_thread_count"].high
         if conditions.work_seconds and setting.receiver_thread_count == receiver_count_max:
-            short = "; its work holds all receivers that a host may have, so it takes more hosts"
+            short = "; the work on messages occupies every receiver a host may have, so it takes more hosts"
         if groups_min > _ordered_groups(conditions):
-            short = f"; {groups_min} message groups would carry it, for each has one receiver at a time"
+            short = f"; {groups_min} message groups would carry it, as each has only one receiver at a time"
         return f"carries {number(setting.send_rate_limit_messages_per_second)} of {goal} at most{short}"
     if _is_held_by_groups(conditions, loop):
         return (

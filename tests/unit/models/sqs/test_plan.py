@@ -167,7 +167,7 @@ def test_what_is_worked_on_is_deleted_before_it_comes_back(rate: float, work_sec
 
 def test_work_that_holds_all_receivers_is_said() -> None:
     """More deleters would not help."""
-    assert "holds all receivers that a host may have" in planned(work_seconds=20.0).explanation
+    assert "occupies every receiver a host may have" in planned(work_seconds=20.0).explanation
 
 
 def test_no_more_is_promised_than_one_processor_can_ask_for() -> None:

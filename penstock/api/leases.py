@@ -202,7 +202,7 @@ def apportion(wanted: Sequence[float]) -> list[int]:
     excess = sum(given) - max(round(sum(wanted)), len(wanted))
     for index in most_missing_first[: max(0, -excess)]:
         given[index] += 1
-    # Those who wanted less than 1 got too much: the others pay for it in turns, beginning with who lacks least.
+    # Leases that wanted less than 1 got too much: the others pay for it in turns, beginning with those that lack least.
     spare = sorted((turn, wanted[i] - n, i) for i, n in enumerate(given) for turn in range(n - 1))
     for *_, index in spare[: max(0, excess)]:
         given[index] -= 1

@@ -13,7 +13,7 @@ from penstock.fleet.probers import Probers, Seat
 from penstock.probes.outside import Denied, NotOffered
 from penstock.vocabulary import Place
 
-ATTEMPT_COUNT_MAX = 2  # after losing a race for a seat, read who has it now
+ATTEMPT_COUNT_MAX = 2  # a host that loses the race for a seat reads which host has it now
 WAIT_SECONDS = 3600.0  # for the first measurement of others, while one of them holds a seat
 
 

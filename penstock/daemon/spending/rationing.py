@@ -22,7 +22,7 @@ from penstock.daemon.spending.budget import DAY, HOUR, KEYS, Ledger, leaves_at
 from penstock.vocabulary import Cost, Spend
 
 EVENLY = 0.75  # fraction of a limit that is spent in a day where the intervals ask for more
-_KEPT = 0.25  # fraction of a limit that must remain for an even day before urgent probes are stretched, too
+_KEPT = 0.25  # of a limit: urgent probes are not stretched while this can still be spent evenly in a day
 _STRETCH_MAX = 500.0  # where nothing is left; gaps are worked out again when something is
 
 

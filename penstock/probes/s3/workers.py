@@ -103,7 +103,7 @@ class Staff:
     async def on_duty(
         self, thread_count: int, body_bytes: int, *, held_bytes: int, body_seed: int = 0
     ) -> AsyncIterator[Duty]:
-        """Start whoever this many threads and this size of bodies need; each process makes and holds `held_bytes`."""
+        """Provide the movers that these threads and bodies need; each worker makes and holds `held_bytes` of a body."""
         worker_count = self.staffing.worker_count(thread_count, body_bytes)
         async with contextlib.AsyncExitStack() as hired:
             workers = None

@@ -24,7 +24,7 @@ from penstock.probes.outside import (
 from penstock.vocabulary import FREE, Cost, ProbePlan, Tariff
 
 WAIT_SECONDS = 1  # of a receive: long enough to be cheap while idle, short enough to end soon
-BODY_BYTES = PROBED_BYTES_MIN  # of the published application's messages; the least that a body has
+BODY_BYTES = PROBED_BYTES_MIN  # as in the published study's application; the smallest size of a body
 UNBOUNDED = Cost(transferred_bytes=10**18, request_count=10**18)
 
 

@@ -53,8 +53,8 @@ _HEADINGS = ("client", "call", "rate", "in flight", "p50", "p99", "retries", "re
 def clients(context: click.Context, *, as_json: bool, socket_path: str) -> None:
     """Show what applications do, and what they would gain; whoever would gain most comes first.
 
-    Of the last five minutes, as the applications' own SDKs tell it: no line of theirs is changed. The daemon hears them
-    with `is_enabled` in [listen], and an SDK tells with AWS_CSM_ENABLED=true in its environment.
+    It covers the last five minutes, as the applications' own SDKs report them: no line of theirs is changed. The daemon
+    listens with `is_enabled` in [listen], and an SDK reports with AWS_CSM_ENABLED=true in its environment.
     """
     if context.invoked_subcommand is not None:
         return
@@ -82,7 +82,7 @@ def clients(context: click.Context, *, as_json: bool, socket_path: str) -> None:
 @root_option
 @json_option
 def enable(*, unit: str, port: int, force: bool, dry_run: bool, root: Path, as_json: bool) -> None:
-    """Have the SDKs of a unit tell what they do, after its next start; nothing is started here."""
+    """Have the SDKs of a unit report what they do, from its next start; nothing is started here."""
     name = unit.removesuffix(".service")
     if not _UNIT.fullmatch(name):
         raise WrongUsageError(f"{unit!r} is no name of a service: letters, digits, and _ . @ -")

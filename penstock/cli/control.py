@@ -52,7 +52,7 @@ def reload(*, as_json: bool, socket_path: str) -> None:
 @json_option
 @socket_option
 def believe_clock(*, as_json: bool, socket_path: str) -> None:
-    """Tell the daemon that the clock is right, after it was ahead.
+    """Tell the daemon that the clock is right now, after it was ahead.
 
     What was spent at dates that have not come yet counts against the budget until they have. From now on it counts as
     spent now, and stops counting after 25 hours.

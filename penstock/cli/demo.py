@@ -31,7 +31,13 @@ _HEADINGS = {
 @click.command(
     epilog=examples("penstock demo", f"penstock demo --json | jq .{UPLOAD.name}.advised_over_optimum")
 )
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Of all chance in it.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0),
+    default=1,
+    show_default=True,
+    help="The seed of everything random in it.",
+)
 @json_option
 def demo(*, seed: int, as_json: bool) -> None:
     """Watch it measure, decide and advise; no AWS account needed.

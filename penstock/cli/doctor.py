@@ -25,7 +25,7 @@ from penstock.units import counted
         "penstock doctor --json | jq '.findings[] | select(.health == \"ill\")'",
     )
 )
-@click.option("--local", "is_local", is_flag=True, help="Look at this host alone: no request leaves it.")
+@click.option("--local", "is_local", is_flag=True, help="Look only at this host: no request leaves it.")
 @file_option
 @json_option
 @socket_option

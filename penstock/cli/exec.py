@@ -80,7 +80,7 @@ class Material(NamedTuple):
     "--reading",
     "is_reading",
     is_flag=True,
-    help="It reads from S3, where the command does not show that: a mount, a job.",
+    help="The command reads from S3, where that does not show: a mount, a job.",
 )
 @store_option
 @demand_options(tuple(dict.fromkeys(UPLOAD.words.demand + DOWNLOAD.words.demand)))

@@ -147,7 +147,7 @@ def _cost_sentence(cost: Cost) -> str:
 @click.command("run", epilog=examples("penstock measure run parallel-curls --lab"))
 @click.argument("name")
 @click.option("--lab", "is_lab", is_flag=True, help="In a calibrated lab world, in virtual time; no AWS.")
-@click.option("--dry-run", "is_dry", is_flag=True, help="Say what it would cost, and end.")
+@click.option("--dry-run", "is_dry", is_flag=True, help="Show what it would cost, and end.")
 @click.option("--short", "is_short", is_flag=True, help="A minute of it, scaled down.")
 @click.option(
     "--far",
@@ -161,11 +161,9 @@ def _cost_sentence(cost: Cost) -> str:
     type=click.FloatRange(0),
     default=1.0,
     show_default=True,
-    help="What a run may cost at the most; with less nothing begins.",
+    help="The most a run may cost; nothing starts if it could cost more.",
 )
-@click.option(
-    "--bytes-max", type=BYTES, default="10GiB", show_default=True, help="What a run may move at the most."
-)
+@click.option("--bytes-max", type=BYTES, default="10GiB", show_default=True, help="The most a run may move.")
 @file_option
 @directory_option
 @json_option

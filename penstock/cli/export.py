@@ -52,12 +52,12 @@ _stating = options(
     ),
 )
 @click.argument("name", metavar="[TARGET]", type=Name(tuple(TARGETS)), required=False)
-@click.option("--list", "is_list", is_flag=True, help="Show the targets and their forms.")
+@click.option("--list", "is_list", is_flag=True, help="List the targets and their forms.")
 @click.option(
     "--format",
     "form",
     type=click.Choice(FORMS),
-    help="Which of the target's forms; the first in --list is the usual one.",
+    help="Which of the target's forms to print; the first in --list is the usual one.",
 )
 @store_option
 @_stating
@@ -72,7 +72,7 @@ def export(
     socket_path: str,
     **stated: Any,
 ) -> None:
-    """Print the advice in the words of one client.
+    """Print the advice as options of one client.
 
     Standard output has nothing but what the client or the shell takes. What the client cannot be told, and what the
     advice rests on, are comments where it is a file that is printed, else on standard error.

@@ -50,7 +50,7 @@ _SIGNALLED = 128  # plus the signal number: the shells' exit code for a signal
     type=Name(tuple(WORLDS)),
     default=DEMO.name,
     show_default=True,
-    help="Which physics; --list tells about each.",
+    help="Which world to start; --list describes each.",
 )
 @click.option(
     "--listen",

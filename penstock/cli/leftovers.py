@@ -29,10 +29,10 @@ _REMOVAL_SECONDS_MAX = 90.0  # the daemon answers within 60 s
     )
 )
 def leftovers() -> None:
-    """See and remove what probes left outside.
+    """List and remove what probes left behind.
 
-    Probes remove what they make, and the daemon tries again what could not be removed. A running daemon is asked;
-    without one the database of the configuration is read.
+    Probes remove what they make, and the daemon retries what could not be removed. The command asks a running
+    daemon; without one it reads the database of the configuration.
     """
 
 
@@ -50,9 +50,9 @@ def list_(*, as_json: bool, socket_path: str, main_file: Path | None) -> None:
 
 
 @leftovers.command()
-@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
 @click.option(
-    "--forget", "forgets", is_flag=True, help="Give up what cannot be removed: it is not tried again."
+    "--forget", "forgets", is_flag=True, help="Give up on what cannot be removed, and do not try it again."
 )
 @json_option
 @socket_option

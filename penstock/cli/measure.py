@@ -91,7 +91,7 @@ for _command in (list_experiments, show_experiment, run_experiment, report_exper
     "delete_requests_per_second_max",
     type=click.FloatRange(0, min_open=True),
     metavar="PER_SECOND",
-    help="Makes no more delete requests than that, by all deleters together.",
+    help="At most so many delete requests a second, by all deleters together.",
 )
 @click.option(
     "--queue-prefix",

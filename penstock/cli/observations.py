@@ -44,13 +44,13 @@ _DEFAULT_SECONDS = 86400.0
 @click.option(
     "--database", "database_path", type=click.Path(path_type=Path), help="Without it, the daemon's."
 )
-@click.option("--host", help="The word that tells this host apart; by default one that names nobody.")
+@click.option("--host", help="The name of this host in the files; by default an anonymous one.")
 @click.option(
     "--since",
     "since_seconds",
     type=AGE,
     default=f"{_DEFAULT_SECONDS:.0f}s",
-    help="From that day on, such as 7d; by default yesterday.",
+    help="How far back to start, such as 7d; by default yesterday.",
 )
 @json_option
 def observations(

@@ -37,20 +37,24 @@ from penstock.units import counted, label, number, parse_bytes
 from penstock.vocabulary import Access, Basis, Estimate, Objective, Regime, Sink
 
 _DEMAND_OPTIONS: Mapping[str, tuple[str, click.ParamType[Any], str]] = {
-    "object_count": ("--objects", click.IntRange(1), "How many move at a time."),
+    "object_count": ("--objects", click.IntRange(1), "How many objects move at a time."),
     "access": (
         "--access",
         click.Choice([access.value for access in Access]),
-        "Whole objects, or ranges of a large one here and there.",
+        "Whole objects, or ranges at random places of a large one.",
     ),
-    "range_size_bytes": ("--range-size", BYTES, "Of a random reader, such as 256KiB."),
-    "sink": ("--sink", click.Choice([sink.value for sink in Sink]), "Where it is written to."),
-    "memory_bytes_max": ("--memory-max", BYTES, "For buffers, such as 256MiB."),
-    "bandwidth_bytes_per_second_max": ("--bandwidth-max", RATE, "Such as 50MB/s or 1Gbps."),
+    "range_size_bytes": ("--range-size", BYTES, "What a random reader asks for, such as 256KiB."),
+    "sink": ("--sink", click.Choice([sink.value for sink in Sink]), "Where the data is written to."),
+    "memory_bytes_max": ("--memory-max", BYTES, "Memory for buffers, such as 256MiB."),
+    "bandwidth_bytes_per_second_max": ("--bandwidth-max", RATE, "The most to use, such as 50MB/s or 1Gbps."),
     "message_rate_per_second": ("--rate", click.FloatRange(0, min_open=True), "Messages per second."),
-    "message_group_count": ("--message-groups", click.IntRange(1), "Of a FIFO queue: how many are in use."),
-    "work_seconds": ("--work-seconds", SECONDS, "The consumer's own time, such as 20ms."),
-    "latency_objective_seconds": ("--latency-objective", SECONDS, "Send to receive, such as 250ms."),
+    "message_group_count": (
+        "--message-groups",
+        click.IntRange(1),
+        "How many message groups of a FIFO queue are in use.",
+    ),
+    "work_seconds": ("--work-seconds", SECONDS, "Time the consumer works on a message, such as 20ms."),
+    "latency_objective_seconds": ("--latency-objective", SECONDS, "From send to receive, such as 250ms."),
     "visibility_timeout_seconds": ("--visibility-timeout", SECONDS, "Of the queue, such as 30s."),
 }
 """Options by the field of `Demand` that they state; an operation's row names the fields that apply to it."""
@@ -76,7 +80,7 @@ def query() -> None:
     )
 )
 def explain() -> None:
-    """Ask why that is the advice, in ten lines; with --full all that was fitted, and what was rejected."""
+    """Ask why the advice is as it is, in ten lines; --full shows all that was fitted, and what was rejected."""
 
 
 def size_option(words: Words) -> Callable[[Command], Command]:
@@ -113,19 +117,21 @@ def _service_classes() -> str:
 
 
 common_options = options(
-    click.option("--threads-max", "thread_count_max", type=click.IntRange(1), help="Use no more threads."),
+    click.option(
+        "--threads-max", "thread_count_max", type=click.IntRange(1), help="Use at most this many threads."
+    ),
     click.option(
         "--objective",
         type=click.Choice([objective.value for objective in Objective]),
-        help="No more connections than they are worth, peak throughput, least latency, or frugal: 80 % for much less.",
+        help="Only as many connections as are worth it, peak throughput, least latency, or frugal: 80 % for much less.",
     ),
     click.option(
         "--regime",
         type=click.Choice([regime.value for regime in Regime]),
         help="For what the host sustains, or for while it bursts; auto: burst if its credits outlast the transfer.",
     ),
-    click.option("--region", help="Another region than the daemon's."),
-    click.option("--instance-type", help="Another instance type than this host's."),
+    click.option("--region", help="A region other than the daemon's."),
+    click.option("--instance-type", help="An instance type other than this host's."),
     click.option("--service-class", help=_service_classes()),
     json_option,
     socket_option,
@@ -136,7 +142,7 @@ common_options = options(
 store_option = click.option(
     "--store",
     type=click.Choice(tuple(STORES_BY_NAME)),
-    help="What the bucket is in, where that is not AWS and no endpoint says so.",
+    help="Which store the bucket is in, if it is not AWS and no endpoint says so.",
 )
 """For commands about somebody else's client that moves objects."""
 
@@ -200,7 +206,7 @@ def _why_unknown(socket_path: str, document: Mapping[str, Any]) -> str | None:
 
 
 _FULL = click.option(
-    "--full", "is_full", is_flag=True, help="All that was fitted and considered, not ten lines."
+    "--full", "is_full", is_flag=True, help="Show all that was fitted and considered, not ten lines."
 )
 _LINE_COUNT_MAX = 10
 _CUT = " ..."  # ends text that was cut

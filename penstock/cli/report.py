@@ -88,7 +88,7 @@ _OUTPUTS = {"html": "penstock-report.html", "markdown": "-", "json": "-"}
     metavar="PLACE",
     help="A fleet's page, from the folder or s3://bucket/prefix that `penstock observations --to` writes.",
 )
-@click.option("--output", type=click.Path(path_type=Path), help="Where to write; - is the standard output.")
+@click.option("--output", type=click.Path(path_type=Path), help="Where to write; - is standard output.")
 @click.option(
     "--format",
     "form",
@@ -106,7 +106,7 @@ _OUTPUTS = {"html": "penstock-report.html", "markdown": "-", "json": "-"}
 @click.option(
     "--full", "is_full", is_flag=True, help="Markdown with the evidence; without it, one page for a chat."
 )
-@click.option("--since", "since_seconds", type=AGE, help="Only what is younger, such as 7d.")
+@click.option("--since", "since_seconds", type=AGE, help="Only what is newer than this, such as 7d.")
 def report(
     *,
     main_file: Path | None,

@@ -35,7 +35,7 @@ from penstock.cli.trouble import TroubleError
     )
 )
 def service() -> None:
-    """Put the service in place, or take it away: commands, units, user, socket, and an example configuration.
+    """Install or remove the service: commands, units, user, socket, and an example configuration.
 
     Install penstock[daemon] into an environment that is open to all users, such as /opt/penstock, and run this command
     from there. A newer version is put in place the same way; what was measured and configured stays.
@@ -47,9 +47,9 @@ root_option = click.option(
     type=click.Path(path_type=Path, file_okay=False),
     default="/",
     show_default=True,
-    help="Where / is, while a package is made.",
+    help="The directory that stands for /, while a package is made.",
 )
-dry_run_option = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 _options = options(
     click.option(
         "--prefix",
@@ -69,13 +69,13 @@ _options = options(
 @click.option(
     "--commands",
     type=click.Path(path_type=Path),
-    help="Where penstock and penstockd are, or will be; without it, beside this Python.",
+    help="The directory of penstock and penstockd, now or later; without it, that of this Python.",
 )
-@click.option("--enable", "is_enabled", is_flag=True, help="Start it now, and with the host.")
+@click.option("--enable", "is_enabled", is_flag=True, help="Start it now, and whenever the host starts.")
 def install(
     *, prefix: Path, root: Path, commands: Path | None, is_enabled: bool, dry_run: bool, as_json: bool
 ) -> None:
-    """Put it in place, or a newer version in the place of an older; ends with 1 when something is in the way.
+    """Install it, or upgrade an older version; ends with 1 when something is in the way.
 
     A configuration is written where there is none, and never changed. State stays. Where the service runs, it is
     started again.
@@ -94,9 +94,9 @@ def install(
 
 @service.command()
 @_options
-@click.option("--purge", "is_purged", is_flag=True, help="Remove state and configuration, too.")
+@click.option("--purge", "is_purged", is_flag=True, help="Remove state and configuration as well.")
 def uninstall(*, prefix: Path, root: Path, is_purged: bool, dry_run: bool, as_json: bool) -> None:
-    """Stop it and take away what was put in place; state and configuration stay, and the user penstock.
+    """Stop the service and remove what was installed; state, configuration and the user penstock stay.
 
     What probes may have left outside is known to the state: `penstock leftovers remove` before --purge.
     """

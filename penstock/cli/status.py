@@ -258,10 +258,15 @@ _SECTIONS: Mapping[str, Callable[[Mapping[str, Any], datetime], dict[str, Any]]]
     )
 )
 @click.option(
-    "--timeout", "timeout_seconds", type=SECONDS, default="5m", show_default=True, help="Give up after this."
+    "--timeout",
+    "timeout_seconds",
+    type=SECONDS,
+    default="5m",
+    show_default=True,
+    help="Give up after this time.",
 )
 @click.option(
-    "--max-age", "age_seconds_max", type=SECONDS, help="Advice on older measurements does not count."
+    "--max-age", "age_seconds_max", type=SECONDS, help="Ignore advice that rests on older measurements."
 )
 @json_option
 @socket_option

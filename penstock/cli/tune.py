@@ -170,7 +170,7 @@ _HOW: list[Callable[[Any], Any]] = [
         type=click.IntRange(1, 1000),
         default=_PROBE_COUNT,
         show_default=True,
-        help="How often the command is run, all in all; more continues where it ended.",
+        help="How often the command is run in total; a larger number continues where it ended.",
     ),
     click.option(
         "--timeout",
@@ -178,14 +178,14 @@ _HOW: list[Callable[[Any], Any]] = [
         type=PERIOD,
         default="1h",
         show_default=True,
-        help="A run that takes longer is ended, and counts as failed.",
+        help="A run that takes longer is ended and counts as failed.",
     ),
     click.option(
         "--objective",
         type=click.Choice([objective.value for objective in Objective]),
         default=Objective.THROUGHPUT.value,
         show_default=True,
-        help="No more connections than they are worth, peak throughput, least latency, or frugal: 80 % for much less.",
+        help="Only as many connections as are worth it, peak throughput, least latency, or frugal: 80 % for much less.",
     ),
     click.option(
         "--regime",
@@ -194,19 +194,24 @@ _HOW: list[Callable[[Any], Any]] = [
         show_default=True,
         help="What the host can do while it bursts, as it does in short runs, or what it sustains.",
     ),
-    click.option("--memory-max", "memory_bytes_max", type=BYTES, help="For buffers, such as 256MiB."),
+    click.option("--memory-max", "memory_bytes_max", type=BYTES, help="Memory for buffers, such as 256MiB."),
     click.option("--region", help="Of the bucket; sharpens the first guess, and is passed on with --client."),
     click.option("--instance-type", help="Of this host, such as c5.large; sharpens the first guess."),
     click.option(
-        "--seed", type=click.IntRange(0, 2**31), default=0, show_default=True, help="Of all chance in it."
+        "--seed",
+        type=click.IntRange(0, 2**31),
+        default=0,
+        show_default=True,
+        help="The seed of everything random in it.",
     ),
     click.option(
         "--state",
         "state_path",
         type=click.Path(path_type=Path, dir_okay=False),
-        help="Where trials are kept; without it, in the user's state directory, by command, size, ranges and folder.",
+        help="The file that keeps trials; without it, one in the user's state directory, by command, size, "
+        "ranges and folder.",
     ),
-    click.option("--restart", is_flag=True, help="Forget the trials of an earlier run and begin anew."),
+    click.option("--restart", is_flag=True, help="Forget the trials of an earlier run and start again."),
     json_option,
 ]
 """The options that say how to tune."""

@@ -41,7 +41,7 @@ _EXAMPLE = """\
     ),
 )
 def what_if() -> None:
-    """Ask for advice for stated conditions; no daemon and no queue are needed."""
+    """Ask for advice under stated conditions; no daemon and no queue are needed."""
 
 
 @what_if.command(DELIVERY.command)
@@ -50,19 +50,19 @@ def what_if() -> None:
     "conditions_file",
     type=click.File(encoding="utf-8"),
     default="-",
-    help="Where the conditions are; without it, on standard input.",
+    help="The file with the conditions; without it, standard input.",
 )
 @click.option(
     "--undeleted",
     "undeleted_message_count",
     type=click.IntRange(0, 10**9),
-    help="A queue that has collapsed: its messages received and not deleted. Asks for a rescue, too.",
+    help="Messages received and not deleted, of a collapsed queue: plans a rescue as well.",
 )
 @click.option(
     "--visible",
     "visible_message_count",
     type=click.IntRange(0, 10**9),
-    help="A queue that has collapsed: its messages that wait to be received. Asks for a rescue, too.",
+    help="Messages that wait to be received, of a collapsed queue: plans a rescue as well.",
 )
 @json_option
 def what_if_delivery(

@@ -217,10 +217,13 @@ def _field(quest: Quest) -> _Field:
 
 
 def _should_verify(quest: Quest, incumbent: Any) -> bool:
-    """Whether to measure the incumbent: after a surprise elsewhere, on suspicion, or if no recent probe was near it."""
+    """Whether to measure the incumbent: after a surprise elsewhere, on suspicion, or if no recent probe was near it.
+
+    Also first of all, where a neighbour's measurements advise it: what they say is tried where it matters.
+    """
     own, suspicion = [o.setting for o in quest.own], quest.fit.suspicion
     if not own:
-        return False
+        return quest.has_prior and not quest.history
     points = objective.coordinates(quest.model.setting_type, [incumbent, *own[-_VERIFY_EVERY:]])
     is_near = np.abs(points[1:] - points[0]).max(axis=1) <= _VERIFY_OCTAVES
     if suspicion.is_surprised and not is_near[-1]:

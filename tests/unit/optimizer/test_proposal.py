@@ -148,6 +148,14 @@ def test_who_knows_better_needs_no_ramp() -> None:
     assert _ramp_step(replace(quest, context=replace(CONTEXT, payload_size_bytes=1))) is None
 
 
+def test_what_a_neighbour_advises_is_tried_first() -> None:
+    """Few threads cost less and tell something, too; but then no more than twice as many would be advised."""
+    model = Believing({2: (0.0, 0.6), 16: (1.0, 0.5), 32: (0.2, 0.5)}, prices={2: 1, 16: 100, 32: 100})
+    first = propose(a_quest(model, has_prior=True))
+    assert first is not None
+    assert (first.setting, first.reason) == (Threads(16), Reason.VERIFY)
+
+
 @pytest.mark.parametrize(("most", "step"), [(5, 4), (4, 4), (3, 2), (1, 2)])
 def test_a_ramp_keeps_the_limits(most: int, step: int) -> None:
     """Where none of its steps does, the gentlest setting there is."""

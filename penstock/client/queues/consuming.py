@@ -313,7 +313,10 @@ class Consuming:
 
     def _report(self) -> None:
         with self._lock:
-            figures, self._figures = self._figures, Figures()
+            figures = self._figures
+            # Else what was received is still being handled.
+            if figures.deleted_count or not figures.received_count:
+                self._figures = Figures()
         self._say_what_work_takes(figures)
         if figures.received_count and figures.deleted_count:
             setting = {

@@ -24,6 +24,7 @@ from penstock.client.queues import boto3_queue, consuming
 from penstock.client.queues import messages as queue_messages
 from penstock.client.queues.aiobotocore_queue import AsyncQueueConsumer
 from penstock.client.queues.boto3_queue import QueueConsumer
+from penstock.client.queues.figures import Figures
 from tests.advice import a_queue_advice, an_advice
 from tests.factories import NOON
 from tests.sdk import KeptReports, a_meta
@@ -718,6 +719,23 @@ def test_advice_that_was_given_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     with running(FakeQueue(30), lambda _message: None, **options) as consumer:
         until(lambda: told.reports)
     assert consumer.advice is given
+
+
+def test_work_that_outlasts_a_report_is_reported_when_it_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One report after another saw only receives, or only deletes, which alone tell nothing."""
+    seen: list[Figures] = []
+    monkeypatch.setattr(
+        consuming.Consuming, "_say_what_work_takes", lambda _self, figures: seen.append(figures)
+    )
+    queue, told, is_over = FakeQueue(5), KeptReports(), threading.Event()
+    with running(queue, lambda _message: is_over.wait(20.0), reporter=told, report_seconds=0.001):
+        try:
+            until(lambda: any(figures.received_count for figures in seen))
+            before_count = len(seen)
+            until(lambda: len(seen) > before_count + 2)
+        finally:
+            is_over.set()
+        until(lambda: told.reports)
 
 
 def test_a_queue_that_is_empty_reports_nothing(consumed: Consumed) -> None:

@@ -480,7 +480,7 @@ def test_a_check_of_the_configuration_warns_where_nothing_would_be_measured(tmp_
     )
     command = ["config", "check", "--config", str(file)]
     result = CliRunner().invoke(cli, command)
-    key, sentence = "probes.s3_download.usd_per_day", "no probe of s3_download is paid for"
+    key, sentence = "probes.s3_download.usd_per_day", "budgets pay for no probe of s3_download"
     assert (result.exit_code, result.stderr.startswith(f"warning: {sentence}")) == (0, True)
     assert result.stderr.endswith(f"raise {key}\n")
     (warning,) = json.loads(CliRunner().invoke(cli, [*command, "--json"]).stdout)["warnings"]

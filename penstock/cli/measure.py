@@ -84,7 +84,7 @@ for _command in (list_experiments, show_experiment, run_experiment, report_exper
     "delete_delay_seconds",
     type=SECONDS,
     default="0s",
-    help="Makes each delete request slower by this much; more deleters still delete more.",
+    help="Slow each delete request down by this much; more deleters still delete more.",
 )
 @click.option(
     "--throttle-deletes",

@@ -128,7 +128,7 @@ common_options = options(
     click.option(
         "--regime",
         type=click.Choice([regime.value for regime in Regime]),
-        help="For what the host sustains, or for while it bursts; auto: burst if its credits outlast the transfer.",
+        help="What the host sustains, or does while it bursts; auto: burst if its credits outlast the transfer.",
     ),
     click.option("--region", help="A region other than the daemon's."),
     click.option("--instance-type", help="An instance type other than this host's."),

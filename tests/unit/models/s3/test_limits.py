@@ -122,7 +122,7 @@ def test_what_would_help_is_said() -> None:
     assert "No ceiling" not in flat
     # The same number gains little at the knee, where both hold it back.
     assert "%; the same number on a host and path" in flat
-    assert float(flat.split("a host and path twice as fast: ")[1].split(" %")[0]) > 50
+    assert float(flat.split("a host and path twice as fast would bring ")[1].split(" %")[0]) > 50
 
 
 def test_what_more_would_bring_is_what_is_expected_elsewhere() -> None:

@@ -586,7 +586,7 @@ def test_who_reads_that_more_connections_help_is_told_why_they_are_not_advised(
 def test_who_may_have_no_more_connections_is_told_that_they_are_bounded() -> None:
     """Where all that are allowed are advised, "more connections" alone is no help."""
     (place,) = a_report().places
-    bounded = "Twice the connections: +18 %, but no more than 256 are allowed."
+    bounded = "Twice the connections would bring +18 %, but no more than 256 are allowed."
     made = dataclasses.replace(place.advice[0].recommendation, bottleneck="connections", explanation=bounded)
     advice = (dataclasses.replace(place.advice[0], recommendation=made, doubled_gain_fraction=0.18),)
     place = dataclasses.replace(place, advice=advice)

@@ -283,11 +283,12 @@ class ReadObjects:
 
 def _room_bytes(wanted: int, cost_max: Cost, tariff: Tariff) -> int:
     """The bytes that half of the cost pays for: all that are wanted, or else a power of two."""
-    part_count = (cost_max.request_count - LOOKING_REQUEST_COUNT - _AROUND_REQUEST_COUNT) // 2
-    usd = tariff.usd(write_request_count=1, sent_bytes=READ_OBJECT_PART_BYTES)
+    part_count = float((cost_max.request_count - LOOKING_REQUEST_COUNT - _AROUND_REQUEST_COUNT) // 2)
+    part_bytes = min(wanted, READ_OBJECT_PART_BYTES)
+    usd = tariff.usd(write_request_count=1, sent_bytes=part_bytes)
     if usd > 0:
-        part_count = min(part_count, int(cost_max.usd / 2 / usd))
-    affordable = min(cost_max.transferred_bytes // 2, max(part_count, 0) * READ_OBJECT_PART_BYTES)
+        part_count = min(part_count, cost_max.usd / 2 / usd)
+    affordable = min(cost_max.transferred_bytes // 2, int(max(part_count, 0.0) * part_bytes))
     if wanted <= affordable:
         return wanted
     return int(2 ** math.floor(math.log2(affordable))) if affordable >= 1 else 0

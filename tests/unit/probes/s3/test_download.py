@@ -9,7 +9,12 @@ from dataclasses import replace
 import pytest
 
 from penstock.lab.virtual_time import VirtualClock
+from penstock.models import prices
+from penstock.models.prices import NetworkPath
 from penstock.models.s3.download import S3DownloadSetting
+from penstock.models.s3.read_objects import cost_of_putting
+from penstock.operations.s3.download import DOWNLOAD
+from penstock.optimizer.choice import from_tables
 from penstock.probes.outside import (
     LISTED_COUNT_IN_PAGE,
     Denied,
@@ -199,6 +204,19 @@ def test_a_named_object_that_is_too_small_is_said_to_be() -> None:
     """A range that does not fit into it cannot be measured on it."""
     (outcome,) = outcomes_of([a_download_plan(range_size=8 * MiB)], named(4 * MiB), object_key="theirs")
     assert "name a larger object" in reason_of(outcome)
+
+
+@pytest.mark.parametrize("path", [NetworkPath.NAT_GATEWAY, NetworkPath.OUTSIDE])
+@pytest.mark.parametrize("size", [64 * KiB, 5 * MiB, 8 * MiB])
+def test_what_a_plan_allows_pays_for_something_to_read(path: NetworkPath, size: int) -> None:
+    """Objects of less than a part are paid for as they are, and where it is dear to send, less is put."""
+    plan, model = a_download_plan(size=size, threads=1, range_size=min(size, MiB)), DOWNLOAD.model
+    tariff = prices.tariff("s3", "standard", path, home="eu-central-1", region="eu-central-1")
+    tables = from_tables(model, plan.context.place)
+    (cost_max,) = model.probe_costs(tables, plan.context, [plan.setting], tariff)
+    cost_max += cost_of_putting(size, tariff)
+    (outcome,) = outcomes_of([replace(plan, cost_max=cost_max, tariff=tariff)], MemoryStore())
+    assert isinstance(outcome, Observation), outcome
 
 
 def to_be_read(store: MemoryStore) -> list[str]:

@@ -498,8 +498,8 @@ def test_the_doctor_ends_with_1_where_something_is_ill(server: Served, tmp_path:
     told = penstock(server, "doctor", "--local", "--config", str(main_file))
     assert told.exit_code == 0
     said = "".join(told.stdout.split())  # a path may be broken anywhere
-    assert f"poorconfiguration:whatwasreadhere({main_file})probesnothing" in said
-    assert "do:namethedaemon'sownfile(--config),or`penstockreload`" in said
+    assert f"poorconfiguration:theconfigurationreadhere({main_file})probesnothing" in said
+    assert "do:namethedaemon'sownfile(--config),orrun`penstockreload`ifithaschanged" in said
     assert max(map(len, told.stdout.splitlines())) <= 80
     nobody = ("--socket", str(tmp_path / "nobody.sock"))
     document = penstock(server, "doctor", "--local", "--config", str(main_file), "--json", *nobody)

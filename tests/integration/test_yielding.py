@@ -35,6 +35,6 @@ def test_a_probe_that_takes_the_link_from_an_application_is_broken_off(tmp_path:
     found = json.loads(printed(command))
     broken_off = [sentence for sentence in found["sentences"] if "broken off" in sentence]
     assert broken_off, found
-    assert "MB/s out before it" in broken_off[0]
+    assert "MB/s out before the probe" in broken_off[0]
     assert found["spent_bytes"] > 0
     assert found["leftover_count"] == 0

@@ -285,9 +285,15 @@ def _room_bytes(wanted: int, cost_max: Cost, tariff: Tariff) -> int:
     """The bytes that half of the cost pays for: all that are wanted, or else a power of two."""
     part_count = float((cost_max.request_count - LOOKING_REQUEST_COUNT - _AROUND_REQUEST_COUNT) // 2)
     part_bytes = min(wanted, READ_OBJECT_PART_BYTES)
-    usd = tariff.usd(write_request_count=1, sent_bytes=part_bytes)
-    if usd > 0:
-        part_count = min(part_count, cost_max.usd / 2 / usd)
+    around_usd = tariff.usd(
+        write_request_count=1 + _AROUND_REQUEST_COUNT, read_request_count=CANDIDATE_COUNT_MAX
+    )
+    usd = min(cost_max.usd / 2, cost_max.usd - around_usd)
+    request_usd, part_usd = (tariff.usd(write_request_count=1, sent_bytes=sent) for sent in (0, part_bytes))
+    if part_usd > 0:
+        # A piece of a part takes a whole request.
+        piece = (usd - request_usd) / (part_usd - request_usd or 1.0)
+        part_count = min(part_count, usd // part_usd if usd >= part_usd else piece)
     affordable = min(cost_max.transferred_bytes // 2, int(max(part_count, 0.0) * part_bytes))
     if wanted <= affordable:
         return wanted

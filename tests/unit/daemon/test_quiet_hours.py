@@ -60,7 +60,7 @@ def test_hours_that_fill_the_day_do(tmp_path: Path) -> None:
     ):
         load(file, root=tmp_path)
     file.write_text('[probes]\nquiet_hours = ["00:00-24:00 local"]', encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"probes\.quiet_hours: they fill the day"):
+    with pytest.raises(ConfigError, match=r"probes\.quiet_hours: they fill the whole day"):
         load(file, root=tmp_path)
 
 

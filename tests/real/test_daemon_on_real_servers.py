@@ -63,7 +63,7 @@ def test_a_wrong_secret_is_told_in_the_status(house: DaemonHouse) -> None:
         status = house.wait_for(lambda status: any("secret key" in s for s in sentences_of(status)))
         assert house.advice("s3_upload", "24MiB")["setting"]["thread_count"] >= 1
 
-    said = "does not belong to the access key: check the credentials"
+    said = "does not match the access key: check the credentials"
     assert any(said in sentence for sentence in sentences_of(status))
 
 

@@ -117,7 +117,7 @@ def _foreseen_words(coverage: Coverage, pairs: list[tuple[Measured, Estimate]]) 
         more = "more" if found.bias_fraction >= 0 else "less"
         words += (
             f"; in the median it reached {percent(found.half_width_fraction)} to either side, and the measured "
-            f"values were {percent(abs(found.bias_fraction))} {more} than foreseen"
+            f"values were {percent(abs(found.bias_fraction))} {more} than predicted"
         )
     reasons = Counter(REASONS[m.reason] for m, _ in pairs if m.reason is not None)
     if reasons:
@@ -136,8 +136,8 @@ def _foreseen_table(place: PlaceFindings, pairs: list[tuple[Measured, Estimate]]
             "why it was tried": lambda pair: _why(pair[0]),
             place.payload_noun: lambda pair: format_bytes(pair[0].context.payload_size_bytes),
             "setting": lambda pair: setting_words(pair[0].setting),
-            "foreseen": lambda pair: quantity(metric, pair[1].expected),
+            "predicted": lambda pair: quantity(metric, pair[1].expected),
             "90 % interval": lambda pair: span(metric, pair[1]),
-            "seen": lambda pair: quantity(metric, pair[0].value),
+            "measured": lambda pair: quantity(metric, pair[0].value),
         },
     )

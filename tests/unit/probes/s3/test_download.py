@@ -219,6 +219,18 @@ def test_what_a_plan_allows_pays_for_something_to_read(path: NetworkPath, size: 
     assert isinstance(outcome, Observation), outcome
 
 
+def test_a_request_to_put_less_than_a_part_is_paid_for_whole() -> None:
+    """Where bytes cost nothing, a small object costs as much as a part: half of this plan does not pay for it."""
+    plan = a_download_plan(size=64 * KiB, threads=1, range_size=4 * KiB)
+    tariff = prices.tariff(
+        "s3", "standard", NetworkPath.GATEWAY_ENDPOINT, home="eu-central-1", region="eu-central-1"
+    )
+    cost_max = replace(plan.cost_max, usd=1.9 * tariff.usd(write_request_count=1))
+    (outcome,) = outcomes_of([replace(plan, cost_max=cost_max, tariff=tariff)], store := MemoryStore())
+    assert "too little to upload" in reason_of(outcome)
+    assert to_be_read(store) == []
+
+
 def to_be_read(store: MemoryStore) -> list[str]:
     """Without the signs of who reads it."""
     return [key for key in store.objects if key.endswith("/object")]

@@ -257,6 +257,8 @@ class Consuming:
 
     def _note_unhandled(self, number: str, trouble: BaseException | None) -> None:
         self._messages.give_up(number)
+        with self._lock:
+            self._figures.unhandled_count += 1
         complain("message %s was not handled and comes back", number, trouble=trouble)
 
     def _note_work(self, began: float) -> None:
@@ -315,7 +317,7 @@ class Consuming:
         with self._lock:
             figures = self._figures
             # Else what was received is still being handled.
-            if figures.deleted_count or not figures.received_count:
+            if figures.deleted_count or figures.unhandled_count or not figures.received_count:
                 self._figures = Figures()
         self._say_what_work_takes(figures)
         if figures.received_count and figures.deleted_count:

@@ -28,7 +28,7 @@ class Figures:
         self.receive_request_count = self.empty_receive_count = self.delete_request_count = 0
         self.throttled_count = self.failed_count = self.retried_count = 0
         self.receive_seconds = self.delete_seconds = self.oldest_seconds_max = 0.0
-        self.worked_count, self.work_seconds = 0, 0.0
+        self.worked_count, self.work_seconds, self.unhandled_count = 0, 0.0, 0
 
     @property
     def duration_seconds(self) -> float:

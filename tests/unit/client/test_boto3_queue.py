@@ -738,6 +738,23 @@ def test_work_that_outlasts_a_report_is_reported_when_it_is_done(monkeypatch: py
         until(lambda: told.reports)
 
 
+def test_messages_that_nobody_could_handle_lengthen_no_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hours in which a handler failed would else count as the time that the first deleted messages took."""
+    seen: list[Figures] = []
+    monkeypatch.setattr(
+        consuming.Consuming, "_say_what_work_takes", lambda _self, figures: seen.append(figures)
+    )
+
+    def handle(_message: Mapping[str, Any]) -> None:
+        raise ValueError("not mine")
+
+    told = KeptReports()
+    with running(FakeQueue(5), handle, reporter=told, report_seconds=0.001):
+        until(lambda: any(figures.received_count for figures in seen))
+        until(lambda: not seen[-1].received_count)
+    assert told.reports == []
+
+
 def test_a_queue_that_is_empty_reports_nothing(consumed: Consumed) -> None:
     """There is nothing to learn from waiting."""
     assert consumed(FakeQueue(0), lambda _message: None).reports == []

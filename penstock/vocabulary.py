@@ -179,7 +179,7 @@ class Reason(StrEnum):
     RAMP = "ramp"  # the safe start: few threads first
     EXPLORE = "explore"  # away from the advice, where a measurement is worth most for its price
     REFINE = "refine"  # near the advice
-    VERIFY = "verify"  # the advised setting itself, to notice changes
+    VERIFY = "verify"  # the advised setting itself, to check it and to notice changes
     REQUESTED = "requested"  # an operator asked
 
 

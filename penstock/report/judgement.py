@@ -18,7 +18,7 @@ REASONS = {
     Reason.RAMP: "the safe start: few threads first",
     Reason.EXPLORE: "where least was known for the price",
     Reason.REFINE: "near the best so far",
-    Reason.VERIFY: "what is advised, to notice change",
+    Reason.VERIFY: "what is advised, to check it",
     Reason.REQUESTED: "somebody asked for it",
 }
 

@@ -57,10 +57,10 @@ _VERIFY_AFTER = 12
 _VERIFY_OCTAVES = 0.5  # in each knob: a measurement this close to the advice verifies it
 # One in so many probes since a change repeats the best setting of before, if that did clearly better.
 _REVISIT_EVERY = 6
-# While a change is suspected, so many of the latest probes are made near the advice; the others find out what changed.
-# Requiring the same setting twice in a row took five of six probes, because it moved a little with each.
+# While a change is suspected, so many of the latest three probes are made near the advice; the others find out what
+# changed. Requiring the same setting twice in a row took five of six probes, because it moved a little with each.
 _SUSPECT_REPEATS = 2
-_SUSPECT_AMONG = 4
+_SUSPECT_AMONG = 4  # the latest probes, among which what surpasses all expectations is repeated as often
 _NOISE_MIN = 0.04  # of the logarithm: a few measurements that agree do not show that noise is smaller
 _SURPASSES = 1.15  # times the best expected value: such a surprise is measured again at its own setting
 _REPEAT_WINDOW = 10  # probes; measuring again what was measured among them tells less
@@ -228,7 +228,7 @@ def _should_verify(quest: Quest, incumbent: Any) -> bool:
     is_near = np.abs(points[1:] - points[0]).max(axis=1) <= _VERIFY_OCTAVES
     if suspicion.is_surprised and not is_near[-1]:
         return True
-    if suspicion.is_raised and is_near[-_SUSPECT_AMONG:].sum() < _SUSPECT_REPEATS:
+    if suspicion.is_raised and is_near.sum() < _SUSPECT_REPEATS:
         return True
     return len(own) >= _VERIFY_AFTER and not is_near.any()
 

@@ -124,16 +124,17 @@ def _inherit(neighbour: Fit, place: Place, table: Gaussian) -> Gaussian:
 
 
 # Standard deviations of logarithms by which parameters move at a change: any of them, those of single requests and of
-# the ends of transfers, and those that move most. Simulated changes are by factors of 2 to 4.
+# the ends of transfers, and those that move most. Simulated changes are by factors of 2 to 4. The share that the
+# end of a transfer takes moves with them: it is large where each request ends by itself, small below a common ceiling.
 _MOVED, _MOVED_AROUND, _MOVED_MOST = 0.2, 0.4, 0.9
 _LOOSENED = 2.0  # times the covariance
 
 
 def loosen(belief: Gaussian) -> Gaussian:
-    """The prior after a change: everything may have moved, the host's and the connection's rate most."""
+    """The prior after a change: everything may have moved, and most the two rates and the share of the end."""
     extra = np.full(len(PARAMETERS), _MOVED)
-    extra[[LATENCY, OBJECT_SECONDS, OBJECT_SECONDS_PER_PART, WAVE_MIXING, TAIL_SHARE]] = _MOVED_AROUND
-    extra[[HOST_RATE, CONNECTION_RATE]] = _MOVED_MOST
+    extra[[LATENCY, OBJECT_SECONDS, OBJECT_SECONDS_PER_PART, WAVE_MIXING]] = _MOVED_AROUND
+    extra[[HOST_RATE, CONNECTION_RATE, TAIL_SHARE]] = _MOVED_MOST
     return Gaussian(mean=belief.mean, covariance=_LOOSENED * belief.covariance + np.diag(extra**2))
 
 

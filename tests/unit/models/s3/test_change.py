@@ -15,17 +15,21 @@ from penstock.models.s3 import second_look
 from penstock.models.s3.download import S3DownloadModel, S3DownloadSetting
 from penstock.models.s3.evidence import Evidence
 from penstock.models.s3.explanations import settled
-from penstock.vocabulary import Context, Observation
+from penstock.units import GiB, MiB
+from penstock.vocabulary import Context, Demand, Observation
 from tests.unit.models.s3.download_world import a_place
 from tests.unit.models.s3.upload_world import FIRST_AT
 
-RECORDED = Path(__file__).with_name("two_sizes_of_downloads.csv")
+# Thirty probes of small and large objects over a link of 31 MB/s, from a host whose processors others used.
+TWO_SIZES = Path(__file__).with_name("two_sizes_of_downloads.csv")
+# Seventeen probes of 64 MiB over a link of 1.6 GB/s, 95 MB/s a connection, and twelve after it fell to 300 MB/s.
+CEILING_FELL = Path(__file__).with_name("a_ceiling_that_fell.csv")
 PLACE = a_place()
 
 
-def recorded() -> Iterator[Observation[S3DownloadSetting]]:
-    """Thirty probes of small and large objects over a link of 31 MB/s, from a host whose processors others used."""
-    with RECORDED.open(encoding="ascii") as file:
+def recorded(path: Path) -> Iterator[Observation[S3DownloadSetting]]:
+    """The probes of a file."""
+    with path.open(encoding="ascii") as file:
         for row in csv.DictReader(file):
             values = {name: float(value) for name, value in row.items()}
             yield Observation(
@@ -49,7 +53,7 @@ def test_a_law_that_is_stuck_is_no_change(first: int) -> None:
 
     Two in a row at which the host stood still are believed until the next.
     """
-    model, observations = S3DownloadModel(), list(recorded())
+    model, observations = S3DownloadModel(), list(recorded(TWO_SIZES))
     for count in range(first, len(observations) + 1, 2):
         assert model.fit(PLACE, observations[:count], prior=None, seed=0).drift_count == 0
 
@@ -63,5 +67,18 @@ def test_nothing_is_looked_at_twice_from_the_same_place(monkeypatch: pytest.Monk
         return settled(evidence, belief, peak, sigma)
 
     monkeypatch.setattr(second_look, "settled", noted)
-    S3DownloadModel().fit(PLACE, list(recorded()), prior=None, seed=0)
+    S3DownloadModel().fit(PLACE, list(recorded(TWO_SIZES)), prior=None, seed=0)
     assert len(looks) == len(set(looks)) > 0
+
+
+@pytest.mark.parametrize("count", [21, 29])
+def test_a_plateau_after_a_change_is_a_ceiling_and_no_time_that_each_object_takes(count: int) -> None:
+    """Objects that take a quarter of a second with 5 to 47 threads could be either, and larger ones tell them apart."""
+    model, probes = S3DownloadModel(), list(recorded(CEILING_FELL))[:count]
+    fit = model.fit(PLACE, probes, prior=None, seed=0)
+    assert fit.changed_at == probes[17].started_at
+    large = Context(place=PLACE, payload_size_bytes=GiB)
+    setting = S3DownloadSetting(thread_count=20, range_size_bytes=8 * MiB)
+    expected = model.predict(fit, large, setting, Demand())["throughput_bytes_per_second"]
+    assert expected.expected < 1.5 * 300e6
+    assert expected.low < 300e6 < expected.high

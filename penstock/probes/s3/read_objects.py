@@ -282,13 +282,13 @@ class ReadObjects:
 
 
 def _room_bytes(wanted: int, cost_max: Cost, tariff: Tariff) -> int:
-    """The bytes that half of the cost pays for: all that are wanted, or else a power of two."""
+    """The bytes that half of what is not spent around them pays for: all that are wanted, or else a power of two."""
     part_count = float((cost_max.request_count - LOOKING_REQUEST_COUNT - _AROUND_REQUEST_COUNT) // 2)
     part_bytes = min(wanted, READ_OBJECT_PART_BYTES)
     around_usd = tariff.usd(
         write_request_count=1 + _AROUND_REQUEST_COUNT, read_request_count=CANDIDATE_COUNT_MAX
     )
-    usd = min(cost_max.usd / 2, cost_max.usd - around_usd)
+    usd = (cost_max.usd - around_usd) / 2
     request_usd, part_usd = (tariff.usd(write_request_count=1, sent_bytes=sent) for sent in (0, part_bytes))
     if part_usd > 0:
         # A piece of a part takes a whole request.

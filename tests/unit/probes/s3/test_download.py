@@ -231,6 +231,22 @@ def test_a_request_to_put_less_than_a_part_is_paid_for_whole() -> None:
     assert to_be_read(store) == []
 
 
+async def test_parts_that_are_sent_again_stay_within_the_plan(clock: VirtualClock) -> None:
+    """What is left of the money pays for each of them once more, and for what stands around them."""
+    tariff = prices.tariff(
+        "s3", "standard", NetworkPath.GATEWAY_ENDPOINT, home="eu-central-1", region="eu-central-1"
+    )
+    plan = a_download_plan(size=256 * MiB, threads=1, range_size=MiB)
+    usd = 36 * tariff.usd(write_request_count=1)
+    store = MemoryStore(
+        trouble=lambda action, count: Throttled("slow") if action == "part" and count < 16 else None
+    )
+    probe = a_probe(store, clock, MemoryJournal(store.log))
+    await probe.run(replace(plan, cost_max=replace(plan.cost_max, usd=usd), tariff=tariff))
+    assert probe.used.usd <= usd
+    assert store.counts["part"]
+
+
 def to_be_read(store: MemoryStore) -> list[str]:
     """Without the signs of who reads it."""
     return [key for key in store.objects if key.endswith("/object")]

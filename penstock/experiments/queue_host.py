@@ -18,7 +18,7 @@ from penstock.probes.outside import Messages
 from penstock.processes import companion
 
 START_SECONDS_MAX = 60.0
-_GONE = "a process that made the requests ended by itself: was it killed for want of memory?"
+_GONE = "a process that made the requests ended unexpectedly: was it killed for lack of memory?"
 
 
 @contextlib.asynccontextmanager

@@ -199,7 +199,7 @@ def _read(
     if found != subject:
         raise TuningStateError(
             f"{path} belongs to another command, size, range, endpoint, region or profile: name another file with "
-            "--state, or begin anew with --restart"
+            "--state, or start again with --restart"
         )
     damaged = f"{path} is damaged: name another file with --state, or start again with --restart"
     try:

@@ -950,19 +950,19 @@ async def test_a_range_that_comes_in_chunks_is_counted(size: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bucket", "encryption", "md5"),
+    ("bucket", "server", "encryption", "md5"),
     [
-        ("bucket", "AES256", "0f-2"),
-        ("bucket", "aws:kms", None),
-        ("bucket", None, None),  # a store that does not say how it encrypts may write anything there
-        (DIRECTORY, "AES256", None),
+        ("bucket", "AmazonS3", "AES256", "0f-2"),
+        ("bucket", "AmazonS3", "aws:kms", None),
+        ("bucket", "another store", "AES256", None),  # which may write anything there
+        (DIRECTORY, "AmazonS3", "AES256", None),
     ],
 )
 async def test_an_etag_is_a_checksum_where_s3_says_so(
-    bucket: str, encryption: str | None, md5: str | None
+    bucket: str, server: str, encryption: str, md5: str | None
 ) -> None:
     """Elsewhere it is any name, and nothing may be concluded from it."""
-    headers = {"ETag": '"0f-2"'} | ({"x-amz-server-side-encryption": encryption} if encryption else {})
+    headers = {"ETag": '"0f-2"', "Server": server, "x-amz-server-side-encryption": encryption}
 
     async def answer(request: web.Request) -> web.StreamResponse:
         oracle = Oracle(200, "penstock", headers)

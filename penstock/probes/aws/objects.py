@@ -122,7 +122,7 @@ class AwsObjectStore:
 
         S3 does not state the standard storage class. An ETag is a digest where S3 encrypts with keys of its own:
         docs.aws.amazon.com/AmazonS3/latest/userguide/checking-object-integrity-upload.html. In directory buckets it is
-        not, and other stores do not name that encryption.
+        not, and in other stores it may be anything.
         """
         with translated(f"looking at {key} in {bucket}"):
             answer = await self._client.get_object(Bucket=bucket, Key=key, Range=f"bytes=0-{size_bytes - 1}")
@@ -130,12 +130,13 @@ class AwsObjectStore:
                 head = await _first_bytes(body, size_bytes)  # bounded even if the store ignores the range
             # Chunked answers have no ContentLength.
             told = answer.get("ContentRange") or f"/{answer['ContentLength']}"
-            has_digest = answer.get("ServerSideEncryption") == "AES256" and not is_directory_bucket(bucket)
+            is_s3 = answer["ResponseMetadata"]["HTTPHeaders"].get("server") == "AmazonS3"
+            has_digest = is_s3 and answer.get("ServerSideEncryption") == "AES256"
             return StoredObject(
                 head,
                 size_bytes=int(told.rpartition("/")[2]),
                 storage_class=answer.get("StorageClass", "STANDARD").lower().replace("_", "-"),
-                md5=answer["ETag"].strip('"') if has_digest else None,
+                md5=answer["ETag"].strip('"') if has_digest and not is_directory_bucket(bucket) else None,
             )
 
     async def get_unless(

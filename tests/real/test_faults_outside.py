@@ -79,7 +79,7 @@ ROWS = [
     Row("s3_upload", "CompleteMultipartUpload", "reset", "1 failed"),
     Row("s3_upload", "Delete", (500, "InternalError")),
     Row("s3_upload", "*", (400, "ExpiredToken"), "session token has expired"),
-    Row("s3_upload", "*", "silence", "in time"),
+    Row("s3_upload", "*", "silence", "did not answer the start of an upload"),
     Row("s3_download", "GetObject", (500, "InternalError"), "InternalError"),
     Row("s3_download", "GetObject", (503, "SlowDown"), "fewer requests"),
     Row("s3_download", "GetObject", "truncated", "payload is not completed"),

@@ -155,8 +155,8 @@ def _check(given: Mapping[str, Any]) -> None:
 
 def _plan(mode: str, given: Mapping[str, Any]) -> ProbePlan[QueueDrive]:
     """A plan limited by its duration alone."""
+    from penstock.models.sqs.setting import PROBED_BYTES_MIN
     from penstock.probes.sqs.queue_application import OPERATION, drive_of
-    from penstock.probes.sqs.run import BODY_BYTES
     from penstock.vocabulary import UNKNOWN, Context, Cost, Place, ProbePlan, Reason
 
     place = Place(operation=OPERATION, region=given["region"] or _LOCAL_REGION, instance_type=UNKNOWN)
@@ -168,7 +168,7 @@ def _plan(mode: str, given: Mapping[str, Any]) -> ProbePlan[QueueDrive]:
         delete_requests_per_second_max=given["delete_requests_per_second_max"] or 0.0,
     )
     return ProbePlan(
-        context=Context(place=place, payload_size_bytes=BODY_BYTES),
+        context=Context(place=place, payload_size_bytes=PROBED_BYTES_MIN),
         setting=drive,
         reason=Reason.REQUESTED,
         cost_max=Cost(request_count=10**9, duration_seconds=given["seconds"]),

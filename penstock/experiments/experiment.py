@@ -13,11 +13,11 @@ from penstock.models.s3.download import RANGE_SIZE_BYTES_MAX, RANGE_SIZE_BYTES_M
 from penstock.models.s3.parts import PART_SIZE_BYTES_MAX, PART_SIZE_BYTES_MIN
 from penstock.models.s3.read_objects import READ_OBJECT_PART_BYTES
 from penstock.models.s3.upload import S3UploadSetting
+from penstock.models.sqs.setting import PROBED_BYTES_MIN
 from penstock.operations.s3.download import DOWNLOAD as DOWNLOADS
 from penstock.operations.s3.upload import UPLOAD as UPLOADS
 from penstock.probes.measurement import percentile
 from penstock.probes.sqs.queue_application import OPERATION, OVERHEAD_REQUEST_COUNT, QueueDrive
-from penstock.probes.sqs.run import BODY_BYTES
 from penstock.units import number
 from penstock.vocabulary import Cost, Setting, Tariff
 
@@ -364,10 +364,12 @@ def queue_step(
         label=label,
         operation=QUEUE,
         world=world,
-        payload_size_bytes=BODY_BYTES,
+        payload_size_bytes=PROBED_BYTES_MIN,
         setting=drive,
         cost_max=Cost(
-            request_count=requests, transferred_bytes=10 * BODY_BYTES * requests, duration_seconds=seconds
+            request_count=requests,
+            transferred_bytes=10 * PROBED_BYTES_MIN * requests,
+            duration_seconds=seconds,
         ),
         **rest,
     )

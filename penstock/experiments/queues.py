@@ -30,9 +30,9 @@ from penstock.experiments.experiment import (
     queue_step,
 )
 from penstock.models.sqs.plan import Conditions, plan
+from penstock.models.sqs.setting import PROBED_BYTES_MIN
 from penstock.probes.sqs.conduct import RATE_CONTROLLED
 from penstock.probes.sqs.queue_application import Policy, QueueDrive, drive_of
-from penstock.probes.sqs.run import BODY_BYTES
 from penstock.units import counted
 
 RUNNING_SECONDS = 10
@@ -69,7 +69,7 @@ def _blast_steps(form: Form) -> Sequence[Step]:
 
 
 def _blast_quantities(records: Records) -> Quantities:
-    values: dict[str, float] = {"message.bytes": BODY_BYTES}
+    values: dict[str, float] = {"message.bytes": PROBED_BYTES_MIN}
     if not records.is_here:  # the short form uses another timeout
         values["queue.timeout"] = TIMEOUT_SECONDS
     if blast := records.get("blast"):

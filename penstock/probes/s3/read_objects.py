@@ -189,7 +189,7 @@ class ReadObjects:
             _log.info("%s cannot be read: %s", key, trouble)
             return False
         begins_as_named = (found.size_bytes, found.head) == (size, _body(size)[:head_bytes])
-        is_as_named = begins_as_named and found.md5 in (None, read_object_md5(size))
+        is_as_named = begins_as_named and (found.md5 is None or found.md5 == read_object_md5(size))
         return is_as_named and found.storage_class not in RETRIEVAL_CLASSES
 
     async def _put(self, size: int, seconds_max: float) -> ReadObject:

@@ -26,7 +26,7 @@ from penstock.models.sqs.backlog_warning import WARN_FRACTION
 from penstock.models.sqs.duplicate_loop import RECEIVE_PAUSE_FRACTION
 from penstock.models.sqs.plan import Conditions, SqsPlan, plan_rescue
 from penstock.models.sqs.plan import plan as plan_for
-from penstock.models.sqs.setting import SqsDeliverySetting
+from penstock.models.sqs.setting import PROBED_BYTES_MIN, SqsDeliverySetting
 from penstock.probes.cleaning import clean_up_shielded
 from penstock.probes.measurement import LOOP_TICK_SECONDS, Effort, effort_of_block
 from penstock.probes.outside import MessageQueues, Messages, RequestError
@@ -36,7 +36,6 @@ from penstock.probes.sqs.conduct import BLAST, RATE_CONTROLLED, Conduct, conduct
 from penstock.probes.sqs.own_queue import RETENTION_SECONDS, OwnQueue, attributes_of
 from penstock.probes.sqs.round_trips import REQUEST_COUNT_MAX, RoundTrips
 from penstock.probes.sqs.run import (
-    BODY_BYTES,
     UNBOUNDED,
     BoundQueue,
     DeleteBrake,
@@ -200,7 +199,7 @@ def as_delivery(
     return Observation(
         context=Context(
             place=dataclasses.replace(place, operation=JOURNALLED_AS, service_class=SERVICE_CLASS),
-            payload_size_bytes=BODY_BYTES,
+            payload_size_bytes=PROBED_BYTES_MIN,
         ),
         setting=SqsDeliverySetting(
             sender_thread_count=conduct.sender_count,
@@ -276,7 +275,7 @@ class QueueApplicationProbe:
 
     def _moved_bytes(self) -> int:
         assert self.course is not None
-        return self.course.tally.total.received_count * BODY_BYTES
+        return self.course.tally.total.received_count * PROBED_BYTES_MIN
 
     async def _drive(self, plan: ProbePlan[QueueDrive], url: str, course: Course) -> Effort:
         drive, left = plan.setting, plan.cost_max.request_count - OVERHEAD_REQUEST_COUNT

@@ -11,9 +11,10 @@ from typing import Any
 
 from penstock.clock import Clock
 from penstock.models.sqs.plan import Conditions
+from penstock.models.sqs.setting import PROBED_BYTES_MIN
 from penstock.probes.measurement import summarize
 from penstock.probes.outside import ReceivedMessage
-from penstock.probes.sqs.run import BODY_BYTES, Bodies, BoundQueue, DeleteBrake, HopelessError
+from penstock.probes.sqs.run import Bodies, BoundQueue, DeleteBrake, HopelessError
 
 SINGLE_COUNT = 12
 BATCH_COUNT = 4
@@ -62,7 +63,7 @@ class RoundTrips:
             delivery_latency_seconds=sum(latencies) / len(latencies),
             visibility_timeout_seconds=visibility_timeout_seconds,
             deleter_count_max=1 if self._brake.is_shared else None,
-            payload_size_bytes=BODY_BYTES,
+            payload_size_bytes=PROBED_BYTES_MIN,
             **values,
         )
 

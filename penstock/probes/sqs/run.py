@@ -24,7 +24,6 @@ from penstock.probes.outside import (
 from penstock.vocabulary import FREE, Cost, ProbePlan, Tariff
 
 WAIT_SECONDS = 1  # of a receive: long enough to be cheap while idle, short enough to end soon
-BODY_BYTES = PROBED_BYTES_MIN  # as in the published study's application; the smallest size of a body
 UNBOUNDED = Cost(transferred_bytes=10**18, request_count=10**18)
 
 
@@ -49,7 +48,7 @@ class Run:
     @property
     def body_bytes(self) -> int:
         """The size of each message: as the plan asks, and at least large enough for its fields."""
-        return max(BODY_BYTES, self.plan.context.payload_size_bytes)
+        return max(PROBED_BYTES_MIN, self.plan.context.payload_size_bytes)
 
 
 class BoundQueue:
@@ -90,7 +89,7 @@ class BoundQueue:
 class Bodies:
     """Makes the bodies of messages, which contain the run they belong to and their sequence number."""
 
-    size_bytes: int = BODY_BYTES
+    size_bytes: int = PROBED_BYTES_MIN
     owner: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
 
     def body(self, sequence: int) -> str:

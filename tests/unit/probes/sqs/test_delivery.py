@@ -12,14 +12,13 @@ import pytest
 
 from penstock.clock import Clock
 from penstock.lab.virtual_time import VirtualClock
-from penstock.models.sqs.setting import SqsDeliverySetting
+from penstock.models.sqs.setting import PROBED_BYTES_MIN, SqsDeliverySetting
 from penstock.operations.sections.queues import QueueSection
 from penstock.operations.sqs.delivery import DELIVERY
 from penstock.optimizer.choice import from_tables
 from penstock.probes.outside import Denied, Failed, Missing, Refused, RequestError, Throttled, Unreachable
 from penstock.probes.probe import Leftover, LeftoverKind
 from penstock.probes.sqs.delivery import SqsDeliveryProbe
-from penstock.probes.sqs.run import BODY_BYTES
 from penstock.probes.sqs.tally import steady_goodput
 from penstock.vocabulary import Cost, Inconclusive, Observation, Outcome, ProbePlan
 from tests.unit.probes.fakes import (
@@ -72,7 +71,9 @@ def test_the_smallest_messages_are_paid_for_and_counted() -> None:
         from_tables(model, plan.context.place), plan.context, [plan.setting], plan.tariff
     )
     tariff = dataclasses.replace(plan.tariff, usd_per_sent_byte=1e-6)
-    smallest, sent = (QueueSection(message_size_bytes=(size,)).cost_max(tariff) for size in (1, BODY_BYTES))
+    smallest, sent = (
+        QueueSection(message_size_bytes=(size,)).cost_max(tariff) for size in (1, PROBED_BYTES_MIN)
+    )
     assert smallest == sent
     queues = MemoryQueues(send_seconds=0.03, receive_seconds=0.01, delete_seconds=0.02)
     outcome = observed(dataclasses.replace(plan, cost_max=cost_max), queues)

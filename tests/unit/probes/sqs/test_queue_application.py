@@ -20,7 +20,7 @@ from penstock.models.sqs.delivery import SqsDeliveryModel
 from penstock.models.sqs.learning import mean_costs
 from penstock.models.sqs.physics import request_seconds
 from penstock.models.sqs.plan import plan, read_conditions
-from penstock.models.sqs.setting import VISIBILITY_TIMEOUT_SECONDS
+from penstock.models.sqs.setting import PROBED_BYTES_MIN, VISIBILITY_TIMEOUT_SECONDS
 from penstock.optimizer import evidence
 from penstock.probes.outside import Denied, MessageQueues, ReceivedMessage, Throttled
 from penstock.probes.sqs.application import (
@@ -36,7 +36,7 @@ from penstock.probes.sqs.queue_application import (
     as_delivery,
     drive_of,
 )
-from penstock.probes.sqs.run import BODY_BYTES, Bodies, BoundQueue, DeleteBrake, HopelessError
+from penstock.probes.sqs.run import Bodies, BoundQueue, DeleteBrake, HopelessError
 from penstock.probes.sqs.tally import Sample
 from penstock.trial.simulated_aws import SimulatedMessageQueues
 from penstock.vocabulary import Context, Cost, Demand, Observation, Place, ProbePlan, Reason
@@ -61,7 +61,7 @@ def a_plan(
     return ProbePlan(
         context=Context(
             place=Place(operation="sqs_application", region="lab", instance_type="simulated"),
-            payload_size_bytes=BODY_BYTES,
+            payload_size_bytes=PROBED_BYTES_MIN,
         ),
         setting=drive_of(mode, visibility_timeout_seconds=5, **slowness),
         reason=Reason.REQUESTED,
@@ -225,7 +225,7 @@ async def test_a_run_teaches_how_long_requests_take_and_nothing_of_a_setting(clo
     assert not fit.drift_count
     costs = mean_costs(fit)
     for action, messages, seconds in (("send", 1, 0.020), ("receive", 1, 0.022), ("delete", 1, 0.024)):
-        found = request_seconds(costs, action, np.array([messages]), BODY_BYTES, np.array([3.0]))
+        found = request_seconds(costs, action, np.array([messages]), PROBED_BYTES_MIN, np.array([3.0]))
         assert found == pytest.approx(seconds, rel=0.1)
     derived = model.derive(fit, lessons[0].context, lessons[0].setting, Demand())
     assert derived["visibility_timeout_seconds"] == VISIBILITY_TIMEOUT_SECONDS
@@ -467,7 +467,7 @@ async def test_surplus_senders_rest(clock: VirtualClock) -> None:
 def test_a_body_has_37_bytes_and_says_which_message_it_is(sequence: int) -> None:
     """Whose it is, and its sequence; another run's is nobody's."""
     body = BODIES.body(sequence)
-    assert len(body.encode()) == BODY_BYTES
+    assert len(body.encode()) == PROBED_BYTES_MIN
     assert BODIES.sequence_of(body) == sequence
     assert Bodies().sequence_of(body) == -1
     assert BODIES.sequence_of("something else") == -1

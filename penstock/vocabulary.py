@@ -80,6 +80,13 @@ def divided_knobs(setting: type[Setting] | Setting) -> list[str]:
     return [name for name, knob in knobs(setting).items() if knob.is_divided]
 
 
+def doubled(setting: SettingT) -> SettingT:
+    """The setting with twice the threads, and twice the limits that would keep these idle."""
+    return dataclasses.replace(
+        setting, **{name: 2 * getattr(setting, name) for name in divided_knobs(setting)}
+    )
+
+
 def setting_values(setting: Setting) -> dict[str, float]:
     """The values of a setting by field name, as JSON and SQLite store them."""
     return {name: getattr(setting, name) for name in knobs(setting)}
@@ -383,6 +390,14 @@ class Basis(StrEnum):
     MEASURED = "measured"  # the advised setting, or one within a tenth of it, was measured at about this size
 
 
+class Obstacle(StrEnum):
+    """Why no more threads are advised, where more might help."""
+
+    UNTRIED = "untried"  # probes have not tried more
+    THREADS = "threads"  # the demand or the operator allows no more of them
+    MEMORY = "memory"  # nor the memory that they would hold
+
+
 class Objective(StrEnum):
     """What an application optimises for."""
 
@@ -458,6 +473,7 @@ class Recommendation(Generic[SettingT]):
     issued_at: datetime
     expires_at: datetime
     gain_over_default: Estimate | None = None
+    obstacle: Obstacle | None = None
     store: str = ""  # the object store, where it is known not to be that of AWS
 
     def has_expired(self, now: datetime) -> bool:

@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 
 from penstock.models.burst import Ceiling
 from penstock.vocabulary import (
+    UNKNOWN,
     Context,
     Cost,
     Demand,
     Estimate,
     Observation,
+    Obstacle,
     Place,
     Prediction,
     Regime,
@@ -375,8 +377,10 @@ class PerformanceModel(Protocol[SettingT]):
         """The expected value as in `predict`, of many settings at once: shape (settings,)."""
         ...
 
-    def derive(self, fit: Fit, context: Context, setting: SettingT, demand: Demand) -> Mapping[str, float]:
-        """Further client options that follow from a setting, by name with units."""
+    def derive(
+        self, fit: Fit, context: Context, setting: SettingT, demand: Demand, *, limit: str = UNKNOWN
+    ) -> Mapping[str, float]:
+        """Further client options that follow from a setting and its bottleneck `limit`, by name with units."""
         ...
 
     def bottleneck(self, fit: Fit, context: Context, setting: SettingT, demand: Demand) -> str:
@@ -386,6 +390,19 @@ class PerformanceModel(Protocol[SettingT]):
         """
         ...
 
-    def remarks(self, fit: Fit, context: Context, setting: SettingT, demand: Demand) -> Sequence[str]:
-        """Sentences that accompany the advice: what would help, and what has not been measured."""
+    def remarks(
+        self,
+        fit: Fit,
+        context: Context,
+        setting: SettingT,
+        demand: Demand,
+        *,
+        limit: str,
+        derived: Mapping[str, float],
+        obstacle: Obstacle | None,
+    ) -> Sequence[str]:
+        """Sentences that accompany the advice: what would help, and what has not been measured.
+
+        `limit` is the setting's bottleneck, `derived` what follows from it, `obstacle` what keeps from more threads.
+        """
         ...

@@ -11,7 +11,6 @@ from penstock.optimizer.verdict import LIMITS
 from penstock.units import counted, quantity
 from penstock.vocabulary import Basis, Demand, Estimate, Prediction
 
-UNDARED = "are not advised before probes have tried more"
 _LIMITS = LIMITS | {
     "host-ceiling": "a ceiling is reached: the host's network, the path or the service",
     "message-groups": "there are few message groups, and each has only one receiver at a time",
@@ -80,13 +79,10 @@ def suspicion_words(fit: Fit) -> Iterator[str]:
     yield f"This place may have changed. {before}{found}; the advice stays as it is until the next."
 
 
-def undared_words(candidates: list[Any], near: list[Any], setting: Any) -> Iterator[str]:
-    """A sentence that more threads need to be probed first, if the setting has the most threads that are dared."""
-    advised, dared, most = (
-        objective.thread_counts(some).max(initial=0.0) for some in ([setting], near, candidates)
-    )
-    if dared <= advised < most:
-        yield f"More than {counted(round(advised), 'thread')} {UNDARED}."
+def untried_words(setting: Any) -> str:
+    """A sentence that more threads need to be probed first."""
+    advised = round(float(objective.thread_counts([setting])[0]))
+    return f"More than {counted(advised, 'thread')} are not advised before probes have tried more."
 
 
 def _range(metric: str, estimate: Estimate) -> str:

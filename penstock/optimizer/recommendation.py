@@ -19,8 +19,10 @@ from penstock.vocabulary import (
     Demand,
     Estimate,
     Objective,
+    Obstacle,
     Prediction,
     Recommendation,
+    doubled,
     setting_values,
 )
 
@@ -62,7 +64,7 @@ def recommend(
             setting,
             aim=explanation.aim_words(demand),
             why_less="the objective allows that" if is_frugal else "the limits that are set allow no more",
-            remarks=tuple(explanation.undared_words(candidates, near, setting)),
+            is_untried=_is_untried(candidates, near, setting),
             now=now,
             expires_at=expires_at,
         )
@@ -116,7 +118,7 @@ def _advice(
     *,
     aim: str,
     why_less: str = "",
-    remarks: tuple[str, ...] = (),
+    is_untried: bool = False,
     now: datetime,
     expires_at: datetime,
 ) -> Recommendation[Any]:
@@ -125,7 +127,7 @@ def _advice(
         model, fit, context, demand, setting=setting, reference=model.default_setting(context)
     )
     basis = _basis(fit, context, setting)
-    limiting = model.bottleneck(fit, context, setting, demand)
+    limiting = bottleneck = model.bottleneck(fit, context, setting, demand)
     current = [cell for cell in fit.cells if evidence.is_current(cell, fit)]
     is_known = not fit.is_from_reports and fit.changed_at is None
     is_told = is_known or tells_of_fewer(evidence.thread_counts(model, current))
@@ -135,14 +137,20 @@ def _advice(
     if limiting == "demand" and explanation.falls_short(model, prediction, demand):
         limiting = "unsure" if fit.observation_count else "unknown"
     expected = explanation.expectation(model.value_metric, prediction, aim, basis, limit)
-    remarks = (*explanation.suspicion_words(fit), *model.remarks(fit, context, setting, demand), *remarks)
+    derived = model.derive(fit, context, setting, demand, limit=bottleneck)
+    obstacle = Obstacle.UNTRIED if is_untried else bound(model, fit, context, demand, setting)
+    remarks = [
+        *explanation.suspicion_words(fit),
+        *model.remarks(fit, context, setting, demand, limit=bottleneck, derived=derived, obstacle=obstacle),
+        *([explanation.untried_words(setting)] if is_untried else []),
+    ]
     compared = comparison_words(
         model, fit, context, demand, setting=setting, over_default=over_default, why_less=why_less
     )
     return Recommendation(
         context=context,
         setting=setting,
-        derived={name: rounded(value) for name, value in model.derive(fit, context, setting, demand).items()},
+        derived={name: rounded(value) for name, value in derived.items()},
         prediction=prediction,
         demand=demand,
         basis=basis,
@@ -153,7 +161,16 @@ def _advice(
         issued_at=now,
         expires_at=expires_at,
         gain_over_default=over_default,
+        obstacle=obstacle,
     )
+
+
+def _is_untried(candidates: list[Any], near: list[Any], setting: Any) -> bool:
+    """Whether more threads would be allowed, but the setting has the most that are dared."""
+    advised, dared, most = (
+        objective.thread_counts(some).max(initial=0.0) for some in ([setting], near, candidates)
+    )
+    return bool(dared <= advised < most)
 
 
 def predict(
@@ -173,6 +190,18 @@ def _reaching(estimate: Estimate, ratio: float) -> Estimate:
     """The estimate with its interval extended to contain `ratio` times the expected value."""
     moved = ratio * estimate.expected
     return Estimate(min(estimate.low, moved), estimate.expected, max(estimate.high, moved))
+
+
+def bound(
+    model: PerformanceModel[Any], fit: Fit, context: Context, demand: Demand, setting: Any
+) -> Obstacle | None:
+    """The limit of the demand that twice the threads would exceed, or None."""
+    if demand.thread_count_max is None and demand.memory_bytes_max is None:
+        return None
+    twice = model.appraise(fit, context, [doubled(setting)], demand)
+    if twice.connection_count[0] > (demand.thread_count_max or np.inf):
+        return Obstacle.THREADS
+    return Obstacle.MEMORY if twice.memory_bytes[0] > (demand.memory_bytes_max or np.inf) else None
 
 
 def _default(

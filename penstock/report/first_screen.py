@@ -6,8 +6,6 @@ import math
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
-from penstock.models.s3.remarks import ALLOWED
-from penstock.optimizer.explanation import UNDARED
 from penstock.optimizer.verdict import HELP, LIMITS
 from penstock.report.changes import change_sentence
 from penstock.report.episodes import episode_sentence
@@ -26,12 +24,17 @@ from penstock.report.wording import (
     span,
 )
 from penstock.units import counted, format_bytes, format_seconds, label, number, quantity
-from penstock.vocabulary import Basis, Estimate, Origin, Setting, setting_values
+from penstock.vocabulary import Basis, Estimate, Obstacle, Origin, Setting, setting_values
 
 STRIP_DAY_COUNT_MAX = 60
 COPY_COUNT_SHOWN = 4  # visible at once; the others are one click away
 CARD_COUNT_MAX = 4  # with more places, a table comes first
 _BAR_WIDTH, _BAR_HEIGHT = 120, 14
+_HELP_AGAINST = {
+    Obstacle.UNTRIED: "more connections, once probes have tried that many, or a shorter network path",
+    Obstacle.THREADS: "more connections than are allowed, or a shorter network path",
+    Obstacle.MEMORY: "more memory than is allowed, for more connections, or a shorter network path",
+}
 _SURE = {
     Basis.MEASURED: "The advised setting, or one within a tenth of it, was measured",
     Basis.MODEL: "Estimated from measurements of this place at other settings",
@@ -231,10 +234,8 @@ def _limits(place: PlaceFindings, advice: Advice) -> list[tuple[str, str]]:
     helping = place.request_rate_help if name == "request-rate" else HELP.get(name)
     if name == "connections" and more is not None and more < HELPS_FROM:
         words, helping = f"{words}, and there is too little work here for more connections", None
-    elif name == "connections" and UNDARED in advice.recommendation.explanation:
-        helping = "more connections, once probes have tried that many, or a shorter network path"
-    elif name == "connections" and ALLOWED in advice.recommendation.explanation:
-        helping = "more connections than are allowed, or a shorter network path"
+    elif name == "connections" and (obstacle := advice.recommendation.obstacle) is not None:
+        helping = _HELP_AGAINST[obstacle]
     if more is not None:
         much = f"{percent(abs(more))} {'more' if more > 0 else 'less'}"
         brought = much if abs(more) >= 0.01 else f"no more{_why_not(advice)}"

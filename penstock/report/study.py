@@ -57,6 +57,7 @@ from penstock.vocabulary import (
     Place,
     Recommendation,
     divided_knobs,
+    doubled,
     knobs,
     setting_values,
 )
@@ -320,15 +321,14 @@ class _Studied:
         context, setting, demand = standing.context, standing.setting, standing.demand
         default, ask = self._model.default_setting(context), self._expectations.of
         # Double all divided knobs: more threads alone gain nothing if they wait at a rate limit or a window.
-        names = divided_knobs(setting)
-        twice = dataclasses.replace(setting, **{name: 2 * getattr(setting, name) for name in names})
-        now, then = ask(context, setting, demand), ask(context, self._model.legal(context, twice), demand)
+        twice = self._model.legal(context, doubled(setting))
+        now, then = ask(context, setting, demand), ask(context, twice, demand)
         return Advice(
             recommendation=standing,
             default_setting=default,
             default_expected=ask(context, default, demand),
             default_prices=self._prices(context, default, demand),
-            doubled_knob=names[0],
+            doubled_knob=divided_knobs(setting)[0],
             doubled_gain_fraction=then.expected / now.expected - 1.0
             if now and then and now.expected > 0
             else None,

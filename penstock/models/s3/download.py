@@ -196,10 +196,10 @@ class S3DownloadModel(S3TransferModel[S3DownloadSetting]):
         }
 
     def remarks(
-        self, fit: Fit, context: Context, setting: S3DownloadSetting, demand: Demand
+        self, fit: Fit, context: Context, setting: S3DownloadSetting, demand: Demand, **found_out: Any
     ) -> Sequence[str]:
         """As for all transfers, and whether repeated reads begin sooner."""
-        found = S3TransferModel.remarks(self, fit, context, setting, demand)
+        found = S3TransferModel.remarks(self, fit, context, setting, demand, **found_out)
         cold, warm = fit.state.get("first_byte_seconds_cold_and_warm") or (0.0, 0.0)
         if cold < _SOONER * warm or not warm:
             return found

@@ -13,7 +13,6 @@ from penstock.models.s3.law import CPU_PER_BYTE, CPU_PER_REQUEST, HOST_RATE, Tra
 from penstock.models.s3.posterior import SURE, Posterior
 from penstock.units import format_bytes, format_rate, format_seconds, number
 
-ALLOWED = "are allowed"  # of connections: the demand or the operator allows no more
 _HURTS = 0.03  # of throughput: a loss that is mentioned
 
 

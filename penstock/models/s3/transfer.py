@@ -41,6 +41,7 @@ from penstock.models.s3.posterior import FIT_STATE_VERSION, Posterior
 from penstock.models.s3.studies import studies
 from penstock.models.study import Study
 from penstock.vocabulary import (
+    UNKNOWN,
     Access,
     Context,
     Cost,
@@ -48,10 +49,12 @@ from penstock.vocabulary import (
     Estimate,
     Objective,
     Observation,
+    Obstacle,
     Place,
     Prediction,
     Regime,
     Tariff,
+    doubled,
 )
 
 _OBSERVATION_COUNT_MAX = 64  # the newest; older ones add little
@@ -373,7 +376,9 @@ class S3TransferModel(S3Choices[S3SettingT]):
         posterior, demand = Posterior.from_state(fit.state), self._settled(fit, context, demand)
         return answers.usual_rates(posterior, self._transfers(context, settings, demand), demand)
 
-    def derive(self, fit: Fit, context: Context, setting: S3SettingT, demand: Demand) -> Mapping[str, float]:
+    def derive(
+        self, fit: Fit, context: Context, setting: S3SettingT, demand: Demand, *, limit: str = UNKNOWN
+    ) -> Mapping[str, float]:
         """Connection pool, multipart threshold, limits and timeouts that follow from threads and part size."""
         stated, lasting = demand.bandwidth_bytes_per_second_max, self._lasting_rate(fit, context, demand)
         demand = self._settled(fit, context, demand)
@@ -390,9 +395,10 @@ class S3TransferModel(S3Choices[S3SettingT]):
                 posterior, transfers, demand, fit.state.get("tail_ratio")
             ),
         }
-        if (limit := lasting or stated) is not None:
-            derived["rate_limit_bytes_per_second"] = limit
-        if answers.bottleneck(posterior, transfers, demand) == "request-rate":
+        if (most := lasting or stated) is not None:
+            derived["rate_limit_bytes_per_second"] = most
+        # A transfer that this limit slows down makes no more requests than are borne.
+        if limit == "request-rate" and rate < (lasting or inf):
             derived["request_rate_limit_per_second"] = answers.request_rate_limit(posterior)
         derived |= answers.burst_bundle(posterior, context, transfers, demand)
         return derived | self.derived_besides(fit, context, setting, demand)
@@ -406,23 +412,37 @@ class S3TransferModel(S3Choices[S3SettingT]):
         name = answers.bottleneck(posterior, self._transfers(context, [setting], demand), demand)
         return "request-rate" if name == "demand" and lasting is not None else name
 
-    def remarks(self, fit: Fit, context: Context, setting: S3SettingT, demand: Demand) -> Sequence[str]:
+    def remarks(
+        self,
+        fit: Fit,
+        context: Context,
+        setting: S3SettingT,
+        demand: Demand,
+        *,
+        limit: str,
+        derived: Mapping[str, float],
+        obstacle: Obstacle | None,
+    ) -> Sequence[str]:
         """Sentences on what would help or hurt, and what was not measured; none before anything was measured."""
         if not fit.observation_count:
             return ()
         posterior, settled = Posterior.from_state(fit.state), self._settled(fit, context, demand)
-        twice = self.setting(2 * setting.thread_count, setting.request_size_bytes)
-        at, doubled = (self._transfers(context, [each], settled) for each in (setting, twice))
+        twice, is_by_host = doubled(setting), passes_host(self.operation)
+        at, more = (self._transfers(context, [each], settled) for each in (setting, twice))
         log_gains = self.log_gains(fit, context, [twice], setting, demand)[:, 0]
-        why_not, is_by_host = "", passes_host(self.operation)
-        if demand.thread_count_max is not None and doubled.n[0] > demand.thread_count_max:
-            why_not = f"no more than {demand.thread_count_max} {remarks.ALLOWED}"
-        elif held_bytes(twice, context, demand) > (demand.memory_bytes_max or inf):
-            why_not = "that is more memory than is allowed"
-        limit = self.bottleneck(fit, context, setting, demand)
+        why_not: dict[Obstacle | None, str] = {
+            Obstacle.THREADS: f"no more than {demand.thread_count_max} are allowed",
+            Obstacle.MEMORY: "that is more memory than is allowed",
+        }
         found = [
             *remarks.sentences(
-                posterior, at, doubled, log_gains, limit=limit, why_not_more=why_not, is_by_host=is_by_host
+                posterior,
+                at,
+                more,
+                log_gains,
+                limit=limit,
+                why_not_more=why_not.get(obstacle, ""),
+                is_by_host=is_by_host,
             )
         ]
         told = (remarks.of_two_states(posterior, at), remarks.of_late_requests(posterior, at))
@@ -432,7 +452,7 @@ class S3TransferModel(S3Choices[S3SettingT]):
         limits = burst_ceiling(context.place)
         if limits is None or demand.regime is not Regime.AUTO:
             return tuple(found)
-        if "burst_seconds_left" not in answers.burst_bundle(posterior, context, at, settled):
+        if "burst_seconds_left" not in derived:
             # It is slower than the baseline even with credits, so it takes none.
             return tuple(found)
         moved, left = self._moved_bytes(context, demand), posterior.credit_bytes or 0.0

@@ -69,11 +69,13 @@ from penstock.models.sqs.studies import Queue, studies
 from penstock.models.study import Study
 from penstock.units import KiB, counted, format_seconds
 from penstock.vocabulary import (
+    UNKNOWN,
     Context,
     Cost,
     Demand,
     Objective,
     Observation,
+    Obstacle,
     Place,
     Prediction,
     Regime,
@@ -334,9 +336,16 @@ class SqsDeliveryModel:
         return learning.middles(_capped(outcome.goodput, demand))
 
     def derive(
-        self, fit: Fit, context: Context, setting: SqsDeliverySetting, demand: Demand
+        self,
+        fit: Fit,
+        context: Context,
+        setting: SqsDeliverySetting,
+        demand: Demand,
+        *,
+        limit: str = UNKNOWN,
     ) -> Mapping[str, float]:
         """Pool, polls, timeout, linger and price; when to warn; and what would start the duplicate loop."""
+        del limit
         outcome = self._forecast(learning.mean_costs(fit), context, [setting], demand)
         rate = float(_capped(outcome.goodput, demand)[0, 0])
         timeout_seconds = _visibility_timeout_seconds(fit, demand)
@@ -370,11 +379,20 @@ class SqsDeliveryModel:
         return derived
 
     def remarks(
-        self, fit: Fit, context: Context, setting: SqsDeliverySetting, demand: Demand
+        self,
+        fit: Fit,
+        context: Context,
+        setting: SqsDeliverySetting,
+        demand: Demand,
+        *,
+        limit: str,
+        derived: Mapping[str, float],
+        obstacle: Obstacle | None,
     ) -> Sequence[str]:
         """Sentences on what waiting for a batch adds, and on advice beyond what was tried."""
+        del limit, obstacle
         found, outcome = [], self._forecast(learning.mean_costs(fit), context, [setting], demand)
-        waited = _linger_seconds(setting, demand, outcome) / 2.0
+        waited = derived["batch_linger_seconds"] / 2.0
         if waited > _LINGER_TOLD * float(outcome.latency_seconds[0, 0]):
             found.append(
                 f"Waiting for a batch to fill adds {format_seconds(waited)} to the latency of a message, on average."

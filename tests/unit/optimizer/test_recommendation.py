@@ -7,16 +7,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
 from penstock.models.model import Appraisal, Array, Fit, Periods, Suspicion
+from penstock.models.s3 import answers
 from penstock.models.s3.upload import S3UploadModel, S3UploadSetting
 from penstock.optimizer import evidence
 from penstock.optimizer.recommendation import alternatives, assess
 from penstock.units import MiB
-from penstock.vocabulary import Basis, Context, Demand, Estimate, Objective, Recommendation
+from penstock.vocabulary import Basis, Context, Demand, Estimate, Objective, Obstacle, Recommendation
 from tests.factories import recommended
 from tests.unit.models.s3.upload_world import UploadWorld, a_setting, history
 
@@ -379,6 +381,16 @@ def test_what_is_not_dared_is_said_beside_what_it_would_bring() -> None:
     assert why in held.explanation
     assert why not in limited.explanation
     assert "are not advised before" not in advice().explanation
+    assert (held.obstacle, limited.obstacle, advice().obstacle) == (Obstacle.UNTRIED, Obstacle.THREADS, None)
+    held_bytes = limited.derived["memory_bytes"]
+    assert advice(Demand(memory_bytes_max=int(held_bytes))).obstacle is Obstacle.MEMORY
+
+
+def test_what_limits_is_found_out_once_for_an_answer() -> None:
+    """A question on the socket waits for it: three times the same took a tenth of an answer."""
+    with mock.patch.object(answers, "bottleneck", wraps=answers.bottleneck) as asked:
+        assert advice().bottleneck == "host-ceiling"
+    assert asked.call_count == 1
 
 
 @pytest.mark.parametrize("demand", [Demand(), Demand(objective=Objective.FRUGAL), Demand(thread_count_max=6)])

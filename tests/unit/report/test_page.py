@@ -27,7 +27,7 @@ from penstock.report.page import render_html
 from penstock.report.remarks import SPENT
 from penstock.report.study import study
 from penstock.units import GiB, MiB
-from penstock.vocabulary import Basis, Context, Cost, Estimate, Origin, Place, Spend
+from penstock.vocabulary import Basis, Context, Cost, Estimate, Obstacle, Origin, Place, Spend
 from tests.factories import NOON, PLACE, an_inconclusive, an_observation
 from tests.unit.report.materials import (
     HOUR,
@@ -557,21 +557,21 @@ def test_threads_that_would_have_nothing_to_do_are_told_as_such(threads: int, *,
 
 
 @pytest.mark.parametrize("basis", [Basis.MODEL, Basis.MEASURED])
-@pytest.mark.parametrize("is_undared", [True, False])
+@pytest.mark.parametrize("is_untried", [True, False])
 def test_who_reads_that_more_connections_help_is_told_why_they_are_not_advised(
-    basis: Basis, *, is_undared: bool
+    basis: Basis, *, is_untried: bool
 ) -> None:
     """Of a queue of which probes tried two senders, four are advised, and eight would bring half as much again.
 
     Not where the operator's limits, or what connections are worth, keep from more: no probe changes that.
     """
     (place,) = a_report().places
-    undared = "More than 4 threads are not advised before probes have tried more." if is_undared else ""
+    obstacle = Obstacle.UNTRIED if is_untried else None
     advice = tuple(
         dataclasses.replace(
             each,
             recommendation=dataclasses.replace(
-                each.recommendation, bottleneck="connections", basis=basis, explanation=undared
+                each.recommendation, bottleneck="connections", basis=basis, obstacle=obstacle
             ),
             doubled_gain_fraction=0.52,
         )
@@ -580,18 +580,26 @@ def test_who_reads_that_more_connections_help_is_told_why_they_are_not_advised(
     (screen,) = first_screens(
         dataclasses.replace(a_report(), places=(dataclasses.replace(place, advice=advice),))
     )
-    assert ("once probes have tried" in dict(screen.facts)["What would help"]) is is_undared
+    assert ("once probes have tried" in dict(screen.facts)["What would help"]) is is_untried
 
 
-def test_who_may_have_no_more_connections_is_told_that_they_are_bounded() -> None:
+@pytest.mark.parametrize(
+    ("obstacle", "said"),
+    [
+        (Obstacle.THREADS, "connections than are allowed"),
+        (Obstacle.MEMORY, "memory than is allowed"),
+    ],
+)
+def test_who_may_have_no_more_connections_is_told_that_they_are_bounded(
+    obstacle: Obstacle, said: str
+) -> None:
     """Where all that are allowed are advised, "more connections" alone is no help."""
     (place,) = a_report().places
-    bounded = "Twice the connections would bring +18 %, but no more than 256 are allowed."
-    made = dataclasses.replace(place.advice[0].recommendation, bottleneck="connections", explanation=bounded)
+    made = dataclasses.replace(place.advice[0].recommendation, bottleneck="connections", obstacle=obstacle)
     advice = (dataclasses.replace(place.advice[0], recommendation=made, doubled_gain_fraction=0.18),)
     place = dataclasses.replace(place, advice=advice)
     (screen,) = first_screens(dataclasses.replace(a_report(), places=(place,)))
-    assert "than are allowed" in dict(screen.facts)["What would help"]
+    assert said in dict(screen.facts)["What would help"]
 
 
 @pytest.mark.parametrize(("hours", "when"), [(1, "on 1 March"), (20, "from 1 March to 3 March")])

@@ -16,6 +16,7 @@ from penstock.models.s3.tables import table_prior
 from penstock.models.s3.upload import S3UploadModel
 from penstock.vocabulary import Demand, Place
 from tests.factories import CONTEXT, an_observation
+from tests.unit.models.told import told
 
 BESIDE = "s3_beside"
 PLACE = Place(operation="s3_upload", region="eu-west-1", instance_type="c6i.large")
@@ -59,13 +60,13 @@ class _BesideModel(S3UploadModel):
 
 def test_a_faster_host_is_promised_to_nobody_who_does_not_need_it(beside: Place) -> None:
     """What the host does not carry is not faster on another one, so that nothing is said of one."""
-    told = []
+    said = []
     for model, place in ((S3UploadModel(), PLACE), (_BesideModel(), beside)):
         context = dataclasses.replace(CONTEXT, place=place)
         measured = [an_observation(context=context)]
         fit = model.fit(place, measured, prior=None, seed=1)
-        told.append(" ".join(model.remarks(fit, context, model.default_setting(context), Demand())))
-    assert ["a host and path twice as fast" in words for words in told] == [True, False]
+        said.append(" ".join(told(model, fit, context, model.default_setting(context), Demand())))
+    assert ["a host and path twice as fast" in words for words in said] == [True, False]
 
 
 def test_what_was_made_of_parts_is_not_called_an_upload(beside: Place) -> None:

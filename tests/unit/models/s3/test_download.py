@@ -19,6 +19,7 @@ from tests.factories import S3_TARIFF, recommended
 from tests.unit.models.s3 import upload_world
 from tests.unit.models.s3.download_world import DownloadWorld, a_context, a_place, a_setting, history
 from tests.unit.models.s3.upload_world import UploadWorld
+from tests.unit.models.told import told
 
 MODEL = S3DownloadModel()
 NEAR = DownloadWorld(size=4 * GiB)
@@ -171,7 +172,7 @@ def test_it_is_said_where_second_readings_are_answered_sooner(
         )
         for i, (seconds, fraction) in enumerate([(0.03, 0.0)] * 3 + [(warm_seconds, again)] * 3)
     ]
-    said = " ".join(MODEL.remarks(fitted(probes), a_context(), a_setting(16, 4), Demand()))
+    said = " ".join(told(MODEL, fitted(probes), a_context(), a_setting(16, 4), Demand()))
     assert ("had been read before began to arrive after 10 ms, other data after 30 ms" in said) is is_said
 
 

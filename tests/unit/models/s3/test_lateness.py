@@ -21,6 +21,7 @@ from penstock.units import KiB, MiB
 from penstock.vocabulary import Demand, Objective, Observation, Recommendation
 from tests.factories import recommended
 from tests.unit.models.s3.download_world import DownloadWorld, a_place, a_setting
+from tests.unit.models.told import told
 
 MODEL = S3DownloadModel()
 WORLD = DownloadWorld(size=64 * MiB, host_bytes_per_second=5e9)
@@ -195,9 +196,9 @@ def test_where_requests_come_late_fewer_and_larger_ones_are_advised(objective: O
 def test_it_is_said_where_it_costs_something() -> None:
     """With how many, by how much, and what that comes to; not where none was seen, nor where it is a trifle."""
     never, often = learned((), 1), learned((5.0,), 16)
-    said = " ".join(MODEL.remarks(often, WORLD.context, a_setting(20, 3.2), Demand()))
+    said = " ".join(told(MODEL, often, WORLD.context, a_setting(20, 3.2), Demand()))
     assert "is late by about 4." in said
     assert "fewer, larger requests" in said
-    assert "is late by" not in " ".join(MODEL.remarks(never, WORLD.context, a_setting(20, 3.2), Demand()))
+    assert "is late by" not in " ".join(told(MODEL, never, WORLD.context, a_setting(20, 3.2), Demand()))
     large = replace(WORLD.context, payload_size_bytes=100 << 30)
-    assert "is late by" not in " ".join(MODEL.remarks(often, large, a_setting(20, 64), Demand()))
+    assert "is late by" not in " ".join(told(MODEL, often, large, a_setting(20, 64), Demand()))

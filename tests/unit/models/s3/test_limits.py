@@ -15,6 +15,7 @@ from penstock.optimizer.comparison import gain
 from penstock.units import GiB, MiB
 from penstock.vocabulary import Demand, Observation
 from tests.unit.models.s3.upload_world import UploadWorld, a_context, a_place, a_setting
+from tests.unit.models.told import told
 
 MODEL = S3UploadModel()
 SLOW = UploadWorld(host_bytes_per_second=300e6)
@@ -115,8 +116,8 @@ def test_what_would_help_is_said() -> None:
     """On the rising side twice the connections, beyond the knee only a faster path; and that no ceiling was seen."""
     few = fitted(FAST, noted(FAST, [2, 4, 3, 4], {}))
     many = fitted(SLOW, noted(SLOW, [*RAMP, 64, 96], {}))
-    rising = " ".join(MODEL.remarks(few, FAST.context, a_setting(4), Demand()))
-    flat = " ".join(MODEL.remarks(many, SLOW.context, a_setting(48), Demand()))
+    rising = " ".join(told(MODEL, few, FAST.context, a_setting(4), Demand()))
+    flat = " ".join(told(MODEL, many, SLOW.context, a_setting(48), Demand()))
     assert "No ceiling was seen with up to 4 connections." in rising
     assert float(rising.split("Twice the connections would bring ")[1].split(" %")[0]) > 70
     assert "No ceiling" not in flat
@@ -129,7 +130,7 @@ def test_what_more_would_bring_is_what_is_expected_elsewhere() -> None:
     """The report and the gain over clients count on average; where beliefs are skewed, the middle is another number."""
     few = fitted(FAST, noted(FAST, [2, 16, 24], {}))
     at, twice = a_setting(32), a_setting(64)
-    words = " ".join(MODEL.remarks(few, FAST.context, at, Demand()))
+    words = " ".join(told(MODEL, few, FAST.context, at, Demand()))
     over = gain(MODEL, few, FAST.context, Demand(), setting=twice, reference=at).expected
     assert f"Twice the connections would bring {100 * (over - 1):+.0f} %" in words
 
@@ -139,7 +140,7 @@ def test_a_limit_of_connections_is_named_beside_what_more_would_bring() -> None:
     few = fitted(FAST, noted(FAST, [2, 4, 3, 4], {}))
     held = 4 * a_setting(4).part_size_bytes
     limited, full, free = (
-        " ".join(MODEL.remarks(few, FAST.context, a_setting(4), demand))
+        " ".join(told(MODEL, few, FAST.context, a_setting(4), demand))
         for demand in (
             Demand(thread_count_max=4),
             Demand(memory_bytes_max=held),
@@ -152,7 +153,7 @@ def test_a_limit_of_connections_is_named_beside_what_more_would_bring() -> None:
     )
     assert "allowed" not in free
     many = fitted(SLOW, noted(SLOW, [*RAMP, 64, 96], {}))
-    falling = " ".join(MODEL.remarks(many, SLOW.context, a_setting(48), Demand(thread_count_max=48)))
+    falling = " ".join(told(MODEL, many, SLOW.context, a_setting(48), Demand(thread_count_max=48)))
     assert "allowed" not in falling  # where more bring nothing, nobody wonders
 
 
@@ -161,16 +162,14 @@ def test_a_ceiling_that_limits_is_not_said_to_be_unseen() -> None:
     unseen = fitted(FAST, noted(FAST, [2, 4, 3, 4], {}))
     setting, demand = a_setting(4), Demand()
     with mock.patch.object(type(MODEL), "bottleneck", return_value="host-ceiling"):
-        assert "No ceiling" not in " ".join(MODEL.remarks(unseen, FAST.context, setting, demand))
+        assert "No ceiling" not in " ".join(told(MODEL, unseen, FAST.context, setting, demand))
 
 
 def test_more_connections_than_requests_are_named_as_such() -> None:
     """Where each request has a connection, "twice the connections: +0 %" would contradict that they are the limit."""
     fit = fitted(FAST, noted(FAST, [2, 4, 3, 4], {}))
     whole = replace(FAST.context, payload_size_bytes=4 * a_setting(4).part_size_bytes)
-    assert "each request already has one; a host" in " ".join(
-        MODEL.remarks(fit, whole, a_setting(4), Demand())
-    )
+    assert "each request already has one; a host" in " ".join(told(MODEL, fit, whole, a_setting(4), Demand()))
 
 
 def test_that_more_connections_hurt_is_said() -> None:
@@ -180,7 +179,7 @@ def test_that_more_connections_hurt_is_said() -> None:
         replace(o, duration_seconds=o.duration_seconds * (1.0 + 0.01 * max(o.setting.thread_count - 40, 0)))
         for o in probes
     ]
-    said = MODEL.remarks(fitted(SLOW, crowded), SLOW.context, a_setting(128), Demand())[0]
+    said = told(MODEL, fitted(SLOW, crowded), SLOW.context, a_setting(128), Demand())[0]
     assert said.startswith("More connections make it slower")
 
 
@@ -220,11 +219,11 @@ def test_a_path_with_two_states_is_told_by_what_each_gives() -> None:
         for slow in shares
     )
     said = [
-        " ".join(MODEL.remarks(fitted(SLOW, some), SLOW.context, a_setting(24), Demand()))
+        " ".join(told(MODEL, fitted(SLOW, some), SLOW.context, a_setting(24), Demand()))
         for some in (calm, dipped)
     ]
     assert not any("two states" in words for words in said)
-    words = " ".join(MODEL.remarks(fitted(SLOW, shared), SLOW.context, a_setting(24), Demand()))
+    words = " ".join(told(MODEL, fitted(SLOW, shared), SLOW.context, a_setting(24), Demand()))
     found = re.search(
         r"two states: [56] of 12 measurements point to about (\d+) MB/s, the others to (\d+) MB/s", words
     )
@@ -239,7 +238,7 @@ def test_what_became_slower_once_has_no_two_states() -> None:
     slower = [replace(o, duration_seconds=1.42 * o.duration_seconds) for o in calm[7:]]
     fit = fitted(SLOW, [*calm[:7], *slower])
     assert fit.changed_at is None
-    assert "two states" not in " ".join(MODEL.remarks(fit, SLOW.context, a_setting(24), Demand()))
+    assert "two states" not in " ".join(told(MODEL, fit, SLOW.context, a_setting(24), Demand()))
 
 
 def test_an_application_that_is_slower_is_no_second_state() -> None:
@@ -250,7 +249,7 @@ def test_an_application_that_is_slower_is_no_second_state() -> None:
         for o in noted(SLOW, (24, 32, 28, 40, 20, 36), {}, begin=8)
     ]
     fit = fitted(SLOW, [*probes, *reports])
-    assert "two states" not in " ".join(MODEL.remarks(fit, SLOW.context, a_setting(24), Demand()))
+    assert "two states" not in " ".join(told(MODEL, fit, SLOW.context, a_setting(24), Demand()))
 
 
 def test_a_burst_of_an_instant_is_no_ceiling() -> None:

@@ -29,6 +29,7 @@ from tests.unit.models.s3.upload_world import (
     an_observation,
     history,
 )
+from tests.unit.models.told import told
 
 MODEL = S3UploadModel()
 WORLD = UploadWorld()
@@ -564,7 +565,7 @@ def test_credits_that_others_spent_are_not_promised(
     assert (found.expected < 2 * limits.baseline_bytes_per_second) is (regime is Regime.SUSTAINED)
     refused = [replace(one, throttled_count=one.throttled_count + (one is not seen[0])) for one in seen]
     assert MODEL.regime(fit_of(wide, refused), context, Demand()) is Regime.BURST, "they are slow for that"
-    said = " ".join(MODEL.remarks(fit, context, wave, Demand()))
+    said = " ".join(told(MODEL, fit, context, wave, Demand()))
     assert ("its burst credits are spent" in said) is (regime is Regime.SUSTAINED)
 
 

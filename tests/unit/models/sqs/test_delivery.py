@@ -29,6 +29,7 @@ from penstock.vocabulary import (
     setting_values,
 )
 from tests.factories import recommended
+from tests.unit.models.told import told
 
 MODEL = SqsDeliveryModel()
 # The deleter is a tenth slower than the sender, and everything takes about 20 ms.
@@ -151,7 +152,7 @@ def test_how_few_senders_were_tried_is_said_in_plain_words() -> None:
         tried = [dataclasses.replace(a_setting(0), sender_thread_count=count)]
         fit = MODEL.fit(PLACE, [observe(WORLD, s, seed=1, number=1) for s in tried], prior=None, seed=1)
         beyond = dataclasses.replace(tried[0], sender_thread_count=40)
-        assert MODEL.remarks(fit, CONTEXT, beyond, Demand())[0].startswith(said)
+        assert told(MODEL, fit, CONTEXT, beyond, Demand())[0].startswith(said)
 
 
 def test_long_work_on_a_message_is_named_as_the_limit() -> None:
@@ -179,10 +180,10 @@ def test_what_waiting_for_a_batch_adds_is_said() -> None:
     """Half of the linger, on average; an objective leaves as much as keeps the mean of all messages within it."""
     batched = dataclasses.replace(MODEL.default_setting(CONTEXT), batch_message_count=10)
     slow = Demand(message_rate_per_second=20)
-    (words,) = MODEL.remarks(a_fit(), CONTEXT, batched, slow)
+    (words,) = told(MODEL, a_fit(), CONTEXT, batched, slow)
     assert "adds 225 ms to the latency of a message" in words
     assert MODEL.derive(a_fit(), CONTEXT, batched, slow)["batch_linger_seconds"] == pytest.approx(0.45)
-    assert MODEL.remarks(a_fit(), CONTEXT, MODEL.default_setting(CONTEXT), slow) == ()
+    assert told(MODEL, a_fit(), CONTEXT, MODEL.default_setting(CONTEXT), slow) == ()
     soon = dataclasses.replace(slow, latency_objective_seconds=0.1)
     waited = MODEL.derive(a_fit(), CONTEXT, batched, soon)["batch_linger_seconds"] / 2.0
     latency = MODEL.predict(a_fit(), CONTEXT, batched, soon)["delivery_latency_seconds_mean"].expected
@@ -275,8 +276,8 @@ def test_advice_beyond_what_was_tried_says_so() -> None:
     beyond, within = (
         dataclasses.replace(a_setting(0), sender_thread_count=count) for count in (tried + 1, tried)
     )
-    assert str(tried) in " ".join(MODEL.remarks(a_fit(), CONTEXT, beyond, Demand()))
-    assert not MODEL.remarks(a_fit(), CONTEXT, within, Demand())
+    assert str(tried) in " ".join(told(MODEL, a_fit(), CONTEXT, beyond, Demand()))
+    assert not told(MODEL, a_fit(), CONTEXT, within, Demand())
 
 
 def test_one_slow_measurement_is_a_suspicion_and_no_change_yet() -> None:

@@ -322,6 +322,9 @@ class _Studied:
         default, ask = self._model.default_setting(context), self._expectations.of
         # Double all divided knobs: more threads alone gain nothing if they wait at a rate limit or a window.
         twice = self._model.legal(context, doubled(setting))
+        if standing.bottleneck == "request-rate":  # what is sent beyond the advised limit is refused
+            limits = [name for name, bounds in knobs(setting).items() if bounds.low == 0]
+            twice = dataclasses.replace(twice, **{name: getattr(setting, name) for name in limits})
         now, then = ask(context, setting, demand), ask(context, twice, demand)
         return Advice(
             recommendation=standing,

@@ -17,6 +17,7 @@ from penstock.operations.s3.upload import UPLOAD
 from penstock.operations.table import OPERATIONS
 from penstock.report.document import render_json
 from penstock.report.figures import place_figures
+from penstock.report.findings import Advice
 from penstock.report.markdown import escape, render_markdown
 from penstock.report.study import study
 from penstock.report.summary import advice_rows
@@ -216,12 +217,27 @@ def test_what_is_expected_now_is_one_number_all_over_the_page() -> None:
 
 def test_twice_of_all_that_a_host_divides_is_what_twice_the_threads_bring() -> None:
     """A queue that is held to the rate of its one sender gains nothing from a second one, were the limit to stay."""
-    model, few, world = SqsDeliveryModel(), Demand(thread_count_max=3), sqs_world.a_world(1)
-    place, context = sqs_world.PLACE, sqs_world.CONTEXT
-    settings = [*model.ramp(context), sqs_world.a_setting(1)]
+    found = _advice_on_a_queue(Demand(thread_count_max=3))
+    assert found.recommendation.setting.send_rate_limit_messages_per_second > 0
+    assert found.doubled_gain_fraction is not None
+    assert found.doubled_gain_fraction > 0.5
+
+
+def test_more_threads_bring_nothing_where_more_requests_are_refused() -> None:
+    """Advice leaves 7 % of the requests that a queue takes, and twice the threads were to bring these 7 %."""
+    found = _advice_on_a_queue(Demand(), request_rate_max_per_second=20.0)
+    assert found.recommendation.bottleneck == "request-rate"
+    assert found.doubled_gain_fraction == pytest.approx(0.0, abs=0.01)
+
+
+def _advice_on_a_queue(within: Demand, **learned: float) -> Advice:
+    """What the report says of the advice after a few probes that learned this, where so much is allowed."""
+    model, place, world = SqsDeliveryModel(), sqs_world.PLACE, sqs_world.a_world(1)
+    settings = [*model.ramp(sqs_world.CONTEXT), sqs_world.a_setting(1)]
     observations = [sqs_world.observe(world, s, seed=n, number=n) for n, s in enumerate(settings)]
     fit = model.fit(place, observations, prior=None, seed=1)
-    advice = recommended(model, fit, context, few)
+    fit = dataclasses.replace(fit, state={**fit.state, **learned})
+    advice = recommended(model, fit, sqs_world.CONTEXT, within)
     report = a_report(
         observations={place: observations},
         fits=[fit],
@@ -229,13 +245,11 @@ def test_twice_of_all_that_a_host_divides_is_what_twice_the_threads_bring() -> N
         histories={},
         changes=[],
         words={row.name: row.words for row in OPERATIONS.values()},
-        within_limits=lambda _context, _demand: few,
+        within_limits=lambda _context, _demand: within,
         unadvised=lambda _context: {},
     )
     (found,) = next(findings.advice for findings in report.places if findings.place == place)
-    assert found.recommendation.setting.send_rate_limit_messages_per_second > 0
-    assert found.doubled_gain_fraction is not None
-    assert found.doubled_gain_fraction > 0.5
+    return found
 
 
 def test_many_settings_are_asked_at_once_and_each_as_if_it_were_alone(

@@ -33,7 +33,8 @@ from penstock.vocabulary import Context, Demand, Observation, Place, Recommendat
 
 ALTERNATIVE_COUNT = 8
 CYCLE_COUNT_SHOWN = 20
-_DAY_SECONDS = 86400.0
+# Of spending: the clock hours that the last 24 hours touch.
+_COUNTED_SECONDS = 25 * 3600.0
 REMOVAL_SECONDS_MAX = 60.0  # then the request is answered, done or not
 
 
@@ -195,7 +196,7 @@ class Advisory:
                 gains={"boto3": over} if over else {},
                 notes=(CHANGE_SUSPECTED,) if fit is not None and fit.suspicion.is_raised else (),
                 usd=spent if len(sharing) == 1 else None,
-                usd_period_seconds=_DAY_SECONDS,
+                usd_period_seconds=_COUNTED_SECONDS,
                 expired_at=made.expires_at if made.has_expired(now) else None,
             )
         )

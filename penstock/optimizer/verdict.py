@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from penstock.units import ends, format_seconds, number
+from penstock.units import counted, ends, format_seconds, number
 from penstock.vocabulary import Basis, Estimate
 
 LIMITS = {
@@ -106,7 +106,13 @@ def _changed(at: datetime, fraction: float | None) -> str:
 
 def _cost(usd: float, period_seconds: float | None) -> str:
     amount = f"${usd:.2f}" if usd >= 0.01 else "less than a cent" if usd else "nothing"
-    return f"cost {amount}" + (f" in {format_seconds(period_seconds)}" if period_seconds else "")
+    return f"cost {amount}" + (f" in {period_words(period_seconds)}" if period_seconds else "")
+
+
+def period_words(seconds: float) -> str:
+    """``3 clock hours``, because costs are booked by the hour of the clock; from two days on ``2 d``."""
+    hour_count = round(seconds / 3600.0)
+    return counted(hour_count, "clock hour") if hour_count < 48 else format_seconds(seconds)
 
 
 def day_words(moment: datetime) -> str:

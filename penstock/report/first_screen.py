@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
-from penstock.optimizer.verdict import HELP, LIMITS
+from penstock.optimizer.verdict import HELP, LIMITS, period_words
 from penstock.report.changes import change_sentence
 from penstock.report.episodes import episode_sentence
 from penstock.report.findings import Advice, ClientGain, PlaceFindings, PlaceVerdict, Report
@@ -258,7 +258,7 @@ def _cost(verdict: PlaceVerdict, *, is_in_full: bool = False) -> str:
     if is_in_full:
         moved, busy = verdict.spent.transferred_bytes, verdict.spent.duration_seconds
         words += f", {format_bytes(moved)} moved and {format_seconds(busy)} of probing"
-    words += f" in {format_seconds(verdict.usd_period_seconds)}"
+    words += f" in {period_words(verdict.usd_period_seconds)}"
     return words if verdict.usd_place_count == 1 else f"{words}, all {verdict.usd_place_count} places"
 
 

@@ -192,7 +192,7 @@ async def test_what_an_operation_cost_is_counted_once(house: House, monkeypatch:
     (standing,) = house.conductor.standings
     advisory = advisory_of(house)
     (alone,) = advisory.status()["contexts"]
-    assert "cost less than a cent" in alone["verdict"]
+    assert "cost less than a cent in 25 clock hours" in alone["verdict"]
     larger = replace(standing, context=replace(CONTEXT, payload_size_bytes=1 << 30))
     monkeypatch.setattr(house.conductor, "standings", [standing, larger])
     assert not any("cost" in each["verdict"] for each in advisory.status()["contexts"])

@@ -61,6 +61,8 @@ def test_what_limits_is_told_by_its_name_where_a_column_says_that_it_limits(name
         ),
         ({"basis": "default"}, "Nothing is known yet: "),
         ({"usd": 0.0}, "cost nothing in 7 d."),
+        # Probes at 10:55 and 12:05 are booked in three hours of the clock.
+        ({"usd_period_seconds": 3 * 3600.0}, "cost $0.07 in 3 clock hours."),
         ({"usd": 0.001}, "cost less than a cent in 7 d."),
         ({"usd": 0.0066}, "cost less than a cent in 7 d."),
         ({"notes": (CHANGE_SUSPECTED,)}, "; may have changed, which the next measurement will show; "),

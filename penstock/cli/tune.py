@@ -422,7 +422,7 @@ def _show(kind: _Kind, document: Mapping[str, Any]) -> None:
     )
     click.echo()
     click.echo(document["explanation"])
-    if "sustained_throughput_bytes_per_second" in advice["derived"]:
+    if "burst_seconds_left" in advice["derived"]:  # else it needs no credits
         click.echo(_REGIMES[document["regime"]])
     if (limit := document["inferred_limit"]) is not None:
         click.echo(_described_limit(limit))

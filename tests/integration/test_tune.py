@@ -112,6 +112,13 @@ def test_what_was_measured_is_what_is_advised_also_on_a_host_that_bursts(script:
     assert "what the host sustains" in tune(tmp_path, *arguments, "--regime", "sustained").stdout
 
 
+@pytest.mark.parametrize("regime", ["burst", "sustained"])
+def test_a_host_that_needs_no_credits_is_not_said_to_burst(script: str, tmp_path: Path, regime: str) -> None:
+    """A c5.4xlarge sustains 625 MB/s, several times what this client reaches."""
+    arguments = ("--exec", script, "--instance-type", "c5.4xlarge", "--probes", "6", "--regime", regime)
+    assert "--regime" not in tune(tmp_path, *arguments).stdout
+
+
 def test_people_are_told_what_was_inferred_from_failures(tmp_path: Path) -> None:
     """A client that fails with more than ten threads: the last line says why no more are advised."""
     failing = SCRIPT.replace("part =", "if q['thread_count'] > 10: sys.exit(1)\npart =")

@@ -47,7 +47,7 @@ class Case(Generic[SettingT]):
     avoided: tuple[SettingT, ...] = ()
     tariff: Tariff = FREE  # the prices for a probe of `next_context`
     is_first: bool = False  # the first probe of `next_context` since the daemon began, or since one failed
-    asks_again: bool = False  # a client is measured, which waits after a refusal; a probe does not wait
+    asks_again: bool = False  # a client is measured, which waits long after a refusal; a probe hardly waits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,7 +82,7 @@ class Quest:
     avoided: tuple[Any, ...] = ()  # settings that could not be measured lately
     tariff: Tariff = FREE
     is_first: bool = False  # the first probe of this context since the daemon began, or since one failed
-    asks_again: bool = False  # a client is measured, which waits after a refusal; a probe does not wait
+    asks_again: bool = False  # a client is measured, which waits long after a refusal; a probe hardly waits
 
     def costs(self, settings: Sequence[Any]) -> list[Cost]:  # settings of the operation's own type
         """The most that a probe of each setting may cost, including what has to be created first."""
@@ -337,7 +337,7 @@ def _connections(quest: Quest, context: Context, settings: list[Any]) -> float:
 def _paid_though_refused(quest: Quest) -> list[Observation[Any]]:
     """Measurements of a client with refusals, whose thread count still reached clearly more than half as many threads.
 
-    A client that waits long after a refusal loses most with the fewest threads that meet one. A probe does not wait.
+    A client that waits long after a refusal loses most with the fewest threads that meet one. A probe hardly waits.
     """
     own = quest.own if quest.asks_again else []
     threads = objective.thread_counts([o.setting for o in own])

@@ -37,7 +37,7 @@ CLEAN_UP_SECONDS_MAX = 30.0
 CANDIDATE_COUNT_MAX = 2  # existing objects that are looked at
 LOOKING_REQUEST_COUNT = 1 + CANDIDATE_COUNT_MAX
 _AROUND_REQUEST_COUNT = 8  # to create and complete the upload and write the sign; at worst to remove it again
-# Before a throttled request is made again. Putting is not part of the measurement, which never retries.
+# Before a throttled request is made again. Putting is not part of the measurement.
 _PAUSES_SECONDS = (0.5, 1.0, 2.0)
 _RUN = re.compile(rf"[^/]+-reads-(?P<size>[1-9][0-9]*)/{MULTIPART_NAME}")
 

@@ -141,6 +141,7 @@ def recommendation_document(recommendation: Recommendation[Any], *, generation: 
         "gain_over_default": None if gain is None else asdict(gain),
         "basis": recommendation.basis,
         "bottleneck": recommendation.bottleneck,
+        "obstacle": recommendation.obstacle,
         "explanation": recommendation.explanation,
         "observation_count": recommendation.observation_count,
         "newest_observation_age_seconds": _age_seconds_when_issued(recommendation),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from time import perf_counter, process_time
 from typing import Any
@@ -22,7 +22,18 @@ from bench.penstock_tuner import PenstockTuner
 from bench.spread import carried_out, log_uniform
 from bench.surfaces import BenchSetting, Session, Surface
 from bench.tuners import Tuner, tuners
-from bench.verdict import DRIFT_AT, GOOD, OWN, RIVAL, GridCost, Row, verdict
+from bench.verdict import (
+    DRIFT_AT,
+    GOOD,
+    OWN,
+    RIVAL,
+    GridCost,
+    Row,
+    format_table,
+    is_on_model,
+    regret_table,
+    verdict,
+)
 from penstock.optimizer.objective import BARGAIN, Bargain
 from penstock.units import MiB
 
@@ -35,7 +46,9 @@ COVERAGE_SETTINGS = 10
 FIT_OBSERVATIONS = 100
 FIT_SEEDS = 4
 FIT_REPEATS = 5
-SLOW = {OWN, "penstock-peak", RIVAL, "optuna-tpe"}  # these compute for milliseconds per probe
+QUIET_NOISE = 0.05  # times a surface's own, and no dips: what noise costs is what is lost beyond this
+PEAK = "penstock-peak"
+SLOW = {OWN, PEAK, RIVAL, "optuna-tpe"}  # these compute for milliseconds per probe
 RULES = {"boto3-default", "crt-rule", "aws-87.5-rule", "s3fs-blocks"}
 
 
@@ -46,7 +59,7 @@ SUITES = {"s3_upload": UPLOADS, "s3_download": DOWNLOADS}  # by operation
 class Job:
     """One run: its kind, its tuner, the row of its kind's table, and the seed."""
 
-    kind: str  # "cold", "warm", "drift", "steady"
+    kind: str  # "cold", "quiet", "warm", "warm-cold", "drift", "steady"
     tuner: str
     index: int
     seed: int
@@ -80,6 +93,10 @@ def run(
     print("\nAn oracle by the same rule: regret %, median and p90; connections over needed, median and mean")
     for group, figures in found["oracle"].items():
         print(f"  {group:12s}", " ".join(f"{value:6.2f}" for value in figures.values()))
+    found["quiet"] = regret_table([row for row in rows if row.kind == "quiet" and is_on_model(row)])
+    if found["quiet"]:
+        print("\nMeasured with a twentieth of the noise and no dips: regret %, median / p90")
+        print("\n".join(format_table(found["quiet"])))
     found["form"], found["seconds"] = ("long" if long else "short"), seconds
     results.keep(f"{operation}_rows", [asdict(row) for row in rows])
     results.keep(operation, found)
@@ -159,12 +176,13 @@ def jobs(
         for s in range(seed, seed + form.warm_seeds)
         for i in range(len(suite.warm_pairs))
     ]
-    return found + [
+    cold = [
         Job("cold", name, i, s, operation)
         for name in present
         for s in range(seed, seed + _cold_seeds(form, name))
         for i in range(len(suite.surfaces))
     ]
+    return [*found, *(replace(job, kind="quiet") for job in cold if job.tuner in {OWN, PEAK}), *cold]
 
 
 def _cold_seeds(form: Form, name: str) -> int:
@@ -175,13 +193,24 @@ def _cold_seeds(form: Form, name: str) -> int:
 
 def perform(job: Job) -> Row:
     """Carry out one job."""
-    return {"cold": _cold, "warm": _warm, "warm-cold": _warm, "drift": _drift, "steady": _steady}[job.kind](
-        job
-    )
+    kinds = {
+        "cold": _cold,
+        "quiet": _quiet,
+        "warm": _warm,
+        "warm-cold": _warm,
+        "drift": _drift,
+        "steady": _steady,
+    }
+    return kinds[job.kind](job)
 
 
 def _cold(job: Job) -> Row:
     return _alone(job, job.suite.surfaces[job.index], COLD_PROBES)
+
+
+def _quiet(job: Job) -> Row:
+    surface = job.suite.surfaces[job.index]
+    return _alone(job, replace(surface, noise=surface.noise.times(QUIET_NOISE)), COLD_PROBES)
 
 
 def _steady(job: Job) -> Row:
@@ -203,14 +232,18 @@ def _warm(job: Job) -> Row:
     row.neighbour = pair.kind
     if job.kind == "warm":
         assert isinstance(tuner, PenstockTuner)  # noqa: S101  # the only one that starts from a neighbour
-        tuner.warm(prior_observations(pair.source, job.seed), pair.source.description)
+        seen = prior_observations(pair.source, job.seed)
+        if pair.kind is Neighbour.SIZE:
+            tuner.remember(seen)
+        else:
+            tuner.warm(seen, pair.source.description)
     count = COLD_PROBES if pair.kind is Neighbour.WRONG else WARM_PROBES
     _probe(row, tuner, Session(pair.target, job.seed), pair.target, count)
     return row
 
 
 def prior_observations(surface: Surface, seed: int) -> list[Any]:
-    """Twenty probes of a neighbour: powers of four of the threads, random ones, and some around its optimum."""
+    """Twenty earlier probes of a neighbour: powers of four of the threads, random ones, some around its optimum."""
     session, limits, best = Session(surface, seed + 1000), surface.limits, surface.optimum.setting
     rng = np.random.default_rng([seed, 7])
     settings = [limits.clip(n, 16 * MiB) for n in (4, 16, 64, 256)]
@@ -221,7 +254,8 @@ def prior_observations(surface: Surface, seed: int) -> list[Any]:
                 best.thread_count * 2 ** rng.uniform(-1, 1), best.request_size_bytes * 2 ** rng.uniform(-1, 1)
             )
         )
-    return [session.measure(setting) for setting in settings]
+    seen = [session.measure(setting) for setting in settings]
+    return [replace(o, started_at=o.started_at - PRIOR_PROBES * surface.probe_every) for o in seen]
 
 
 def random_setting(surface: Surface, rng: np.random.Generator) -> BenchSetting:

@@ -146,6 +146,11 @@ class PenstockTuner(Learner):
         neighbour = PenstockTuner(prior_surface_description.context, prior_surface_description.limits)
         self._prior = neighbour.fit(prior_observations)
 
+    def remember(self, earlier: Sequence[Observation[Any]]) -> None:
+        """Observations of other sizes in the same place, which the daemon learns from together."""
+        self._history.extend(earlier)
+        self._conclusion = None
+
     def fit(self, observations: Sequence[Observation[Any]]) -> Fit:
         """What the model alone learns from these observations."""
         return self._model.fit(self._context.place, observations, prior=None, seed=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
@@ -136,6 +136,16 @@ class Noise:
         """Coefficient of variation of a probe without its dips."""
         share = log2(thread_count) / max(log2(thread_count_max), 1.0)
         return self.cv_few_threads + (self.cv_many_threads - self.cv_few_threads) * min(share, 1.0)
+
+    def times(self, share: float) -> Noise:
+        """The same with this share of its variation, and without dips."""
+        return replace(
+            self,
+            cv_few_threads=share * self.cv_few_threads,
+            cv_many_threads=share * self.cv_many_threads,
+            dip_probability=0.0,
+            slow_sigma=share * self.slow_sigma,
+        )
 
     def factor(self, thread_count: int, thread_count_max: int, rng: np.random.Generator) -> float:
         """The factor on one probe's throughput; 1 on average, apart from dips."""

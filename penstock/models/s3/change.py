@@ -51,11 +51,13 @@ class _Step:
     surprise: float  # in standard deviations
     away: float  # as a logarithm
     is_certain: bool  # the first refusal of the place, which cannot be a dip
+    is_found: bool  # whether a new law explains the last measurements, which surprised the law before
     peak: Peak  # the basis of the prediction
 
 
 _REFIT_ALWAYS = 9  # observations, up to which each is learned from before the next is judged
 _REFIT_EVERY = 6
+_LOST_AFTER = 2  # surprises in a row, after which the law is searched for anew
 _SEEN_COUNT = 24  # observations that suffice to predict the next
 # How much the sums must grow to raise the alarm again before it has half died down: less than a clear surprise adds.
 _LOUDER = 2.4
@@ -80,6 +82,7 @@ def find_change(
     steps, state, loudest, before = list[_Step](), drift.Cusum(), 0.0, None
     for step in _follow(evidence, prior, known_until):
         steps.append(step)
+        state = drift.Cusum() if step.is_found else state
         state = state.after(step.surprise, is_certain=step.is_certain)
         if state.level < loudest / 2:
             loudest = 0.0
@@ -146,23 +149,31 @@ def _is_told(support: float, evidence: Evidence, first: int, prior: Gaussian) ->
 
 
 def _follow(evidence: Evidence, prior: Gaussian, known_until: int) -> Iterator[_Step]:
-    """The measurements one by one, each compared with its prediction from those before."""
+    """The measurements one by one, each compared with its prediction from those before.
+
+    After surprises in a row the law is searched for anew: a refined one would stay where it was, and take measurements
+    of settings or sizes that it was never told of for dips, one after the other.
+    """
     observation, is_trusted = evidence.column("observation"), evidence.column("is_trusted") > 0
     rows = [int(row) for row in np.flatnonzero(evidence.is_sight())]
     peak, seen_count, surprises, away = None, 0, np.zeros(0), np.zeros(0)
     known_count = int((observation[rows] <= known_until).sum())
     for count in range(max(WATCH_AFTER, known_count), len(rows)):
-        row = rows[count]
-        if peak is None or count < _REFIT_ALWAYS or count - seen_count >= _REFIT_EVERY:
-            seen = Evidence(rows=evidence.rows[rows[max(0, count - _SEEN_COUNT)] : row])
-            start = peak or maximise(seen.problem(prior), starts(seen, prior))
-            peak, seen_count = refine(seen.problem(prior), start, iterations=2), count
-            ahead = rows[count : count + _REFIT_EVERY]
-            surprises, away = how_surprising(Evidence(rows=tuple(evidence.rows[i] for i in ahead)), peak)
+        last = np.abs(surprises[: count - seen_count][-_LOST_AFTER:])
+        is_lost = len(last) == _LOST_AFTER and bool((last >= SURPRISE_MIN).all())
+        if peak is None or is_lost or count < _REFIT_ALWAYS or count - seen_count >= _REFIT_EVERY:
+            seen = Evidence(rows=evidence.rows[rows[max(0, count - _SEEN_COUNT)] : rows[count]])
+            if peak is None or is_lost:
+                peak = maximise(seen.problem(prior), starts(seen, prior))
+            peak, seen_count = refine(seen.problem(prior), peak, iterations=2), count
+            surprises, away = how_surprising(evidence.of(rows[count : count + _REFIT_EVERY]), peak)
+        if is_lost:
+            last = np.abs(how_surprising(evidence.of(rows[count - _LOST_AFTER : count]), peak)[0])
         yield _Step(
-            observation=int(observation[row]),
+            observation=int(observation[rows[count]]),
             surprise=float(surprises[count - seen_count]),
             away=float(away[count - seen_count]),
-            is_certain=bool(is_trusted[row] and not is_trusted[:row].any()),
+            is_certain=bool(is_trusted[rows[count]] and not is_trusted[: rows[count]].any()),
+            is_found=is_lost and bool((last < SURPRISE_MIN).all()),
             peak=peak,
         )

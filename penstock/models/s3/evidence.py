@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import IntEnum
@@ -136,10 +137,13 @@ class Evidence:
         values = {name: row[COLUMNS.index(name)][None] for name in (*_SPLIT_COLUMNS, "size")}
         return Transfers(**values, is_steady=np.array([True]))
 
+    def of(self, indices: Iterable[int]) -> Evidence:
+        """The evidence of the rows with these indices."""
+        return Evidence(rows=tuple(self.rows[index] for index in indices))
+
     def seen(self) -> Evidence:
         """This evidence without the throughput of other clients than that of `is_sight`."""
-        kept = self.is_sight() | ~self.is_throughput()
-        return Evidence(rows=tuple(row for row, is_kept in zip(self.rows, kept, strict=True) if is_kept))
+        return self.of(np.flatnonzero(self.is_sight() | ~self.is_throughput()))
 
     def upto(self, observation: int) -> Evidence:
         """The evidence up to and including this observation."""

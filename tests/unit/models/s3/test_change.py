@@ -15,16 +15,22 @@ from penstock.models.s3 import second_look
 from penstock.models.s3.download import S3DownloadModel, S3DownloadSetting
 from penstock.models.s3.evidence import Evidence
 from penstock.models.s3.explanations import settled
+from penstock.models.s3.upload import S3UploadModel
 from penstock.units import GiB, MiB
 from penstock.vocabulary import Context, Demand, Observation
 from tests.unit.models.s3.download_world import a_place
-from tests.unit.models.s3.upload_world import FIRST_AT
+from tests.unit.models.s3.upload_world import FIRST_AT, UploadWorld, a_setting
 
 # Thirty probes of small and large objects over a link of 31 MB/s, from a host whose processors others used.
 TWO_SIZES = Path(__file__).with_name("two_sizes_of_downloads.csv")
 # Seventeen probes of 64 MiB over a link of 1.6 GB/s, 95 MB/s a connection, and twelve after it fell to 300 MB/s.
 CEILING_FELL = Path(__file__).with_name("a_ceiling_that_fell.csv")
 PLACE = a_place()
+# Threads, and mebibytes in a part of 256.
+FEW_PARTS = [
+    *((4, 8), (16, 8), (32, 8), (8, 16), (16, 16), (24, 5), (48, 5), (32, 5), (12, 5)),
+    *((40, 5), (48, 5), (32, 8), (2, 8), (20, 5), (48, 5), (40, 5), (28, 8), (48, 5)),
+]
 
 
 def recorded(path: Path) -> Iterator[Observation[S3DownloadSetting]]:
@@ -69,6 +75,29 @@ def test_nothing_is_looked_at_twice_from_the_same_place(monkeypatch: pytest.Monk
     monkeypatch.setattr(second_look, "settled", noted)
     S3DownloadModel().fit(PLACE, list(recorded(TWO_SIZES)), prior=None, seed=0)
     assert len(looks) == len(set(looks)) > 0
+
+
+@pytest.mark.parametrize("seed", [0, 2, 3])
+def test_a_ceiling_that_only_large_objects_reach_is_no_change(seed: int) -> None:
+    """Objects of few parts kept below it. It surprises at first, and then is known, not doubted ten probes long."""
+    model = S3UploadModel()
+    small, large = (
+        UploadWorld(connection_bytes_per_second=5e6, host_bytes_per_second=300e6, noise=0.06, size=size)
+        for size in (256 * MiB, 4 * GiB)
+    )
+    seen = [
+        world.observe(setting, index, seed=seed)
+        for index, (world, setting) in enumerate(
+            [(small, a_setting(*each)) for each in FEW_PARTS]
+            + [(large, a_setting(n)) for n in (192, 96, 128, 96, 160, 96, 64, 128)]
+        )
+    ]
+    fits = [model.fit(small.context.place, seen[:count], prior=None, seed=0) for count in range(20, 27)]
+    assert any(fit.suspicion.is_surprised for fit in fits[:3])
+    for fit in fits[3:]:
+        assert not fit.suspicion.is_surprised
+        assert not fit.suspicion.is_raised
+        assert fit.drift_count == 0
 
 
 @pytest.mark.parametrize("count", [21, 29])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from math import ceil
 
 from penstock.models import burst
@@ -21,17 +23,19 @@ def credits_taken(place: Place, transferred_bytes: float, *, seconds: float) -> 
 
 
 def burst_flags(limits: burst.Ceiling | None, observations: Sequence[Observation[S3SettingT]]) -> list[bool]:
-    """Whether each observation counts for the burst ceiling. Only those clearly faster than the baseline certainly do.
+    """Whether each observation, oldest first, counts for the burst ceiling: unless it was made without credits.
 
-    The others are explained as well without credits, whether there were any or not, because other traffic is unknown.
-    If none was faster, all count, because credits then bring no more than was measured: the path is no faster, or there
-    are none.
+    Several slow ones in a row were, or the newest. If each counted by its own throughput, what chance made faster would
+    raise the burst ceiling, and what it made slower would lower the sustained one.
+
+    If none was clearly faster than the baseline, all count, because credits then bring no more than was measured: the
+    path is no faster, or there are none.
     """
-    if limits is None:
-        return [False] * len(observations)
-    fast = ON_CREDITS * limits.baseline_bytes_per_second
-    flags = [o.throughput_bytes_per_second > fast for o in observations]
-    return flags if any(flags) else [True] * len(observations)
+    flags = [limits is not None] * len(observations)
+    for spell in _slow_spells(limits, observations) if limits is not None else ():
+        if spell.is_last or spell.count >= _SPENT_COUNT:
+            flags[spell.first : spell.end] = [False] * (spell.end - spell.first)
+    return flags
 
 
 def credits_left(place: Place, observations: Sequence[Observation[S3SettingT]]) -> float | None:
@@ -41,7 +45,9 @@ def credits_left(place: Place, observations: Sequence[Observation[S3SettingT]]) 
         return None
     if not observations:
         return limits.credit_bytes_max
-    if _are_spent(limits, observations):
+    spells = _slow_spells(limits, observations)
+    # Whatever the known transfers left, because other traffic of the host may have spent them.
+    if spells and spells[-1].is_last and spells[-1].count >= _SPENT_COUNT:
         return 0.0
     start = observations[0].started_at
     transfers = [
@@ -53,14 +59,24 @@ def credits_left(place: Place, observations: Sequence[Observation[S3SettingT]]) 
     )
 
 
-def _are_spent(limits: burst.Ceiling, observations: Sequence[Observation[S3SettingT]]) -> bool:
-    """Whether the newest observations that could have been much faster on credits all were not.
+@dataclass(frozen=True, slots=True)
+class _Spell:
+    """Observations from `first` until before `end`, of which `count` could have been much faster, and none was."""
 
-    One could have been if others of its size, with no more threads, were. Then the credits are spent, whatever the
-    known transfers left, because other traffic of the host may have spent them.
+    first: int
+    end: int
+    count: int
+    is_last: bool
+
+
+def _slow_spells(limits: burst.Ceiling, observations: Sequence[Observation[S3SettingT]]) -> list[_Spell]:
+    """The spells between observations that were clearly faster than the baseline, oldest first.
+
+    An observation could have been much faster if others of its size, with no more threads, were.
     """
-    pairs = list(zip(observations, burst_flags(limits, observations), strict=True))
-    fast = [one for one, is_burst in pairs if is_burst]
+    least = ON_CREDITS * limits.baseline_bytes_per_second
+    is_fast = [one.throughput_bytes_per_second > least for one in observations]
+    fast = [one for one, was_fast in zip(observations, is_fast, strict=True) if was_fast]
 
     def could(one: Observation[S3SettingT]) -> bool:
         return not one.throttled_count and any(
@@ -70,5 +86,7 @@ def _are_spent(limits: burst.Ceiling, observations: Sequence[Observation[S3Setti
             and other.setting.thread_count <= one.setting.thread_count
         )
 
-    told = [is_burst for one, is_burst in pairs if is_burst or could(one)]
-    return len(told) >= _SPENT_COUNT and not any(told[-_SPENT_COUNT:])
+    told = [index for index, one in enumerate(observations) if is_fast[index] or could(one)]
+    rows = [list(row) for was_fast, row in groupby(told, key=is_fast.__getitem__) if not was_fast]
+    ends = [len(observations) if row[-1] == told[-1] else row[-1] + 1 for row in rows]
+    return [_Spell(row[0], end, len(row), row[-1] == told[-1]) for row, end in zip(rows, ends, strict=True)]

@@ -569,6 +569,52 @@ def test_credits_that_others_spent_are_not_promised(
     assert ("its burst credits are spent" in said) is (regime is Regime.SUSTAINED)
 
 
+def test_chance_alone_neither_spends_credits_nor_earns_them() -> None:
+    """Where half of the measurements are by chance clearly faster than the baseline, there is still one ceiling."""
+    place, ratios = a_place(instance_type="c5n.4xlarge"), list[float]()
+    limits = burst.ceiling("c5n.4xlarge")
+    assert limits is not None
+    for seed in range(3):
+        world = UploadWorld(
+            place=place,
+            connection_bytes_per_second=60e6,
+            host_bytes_per_second=1.45 * limits.baseline_bytes_per_second,
+            noise=0.12,
+            size=4 * GiB,
+        )
+        threads = [
+            4,
+            16,
+            64,
+            128,
+            32,
+            48,
+            64,
+            96,
+            40,
+            64,
+            56,
+            48,
+            80,
+            64,
+            48,
+            40,
+            56,
+            64,
+            72,
+            48,
+            96,
+            64,
+            56,
+            48,
+        ]
+        fit = fit_of(world, [world.observe(a_setting(n), i, seed=seed) for i, n in enumerate(threads)])
+        for setting in (a_setting(48), a_setting(64)):
+            found = MODEL.predict(fit, world.context, setting, Demand(regime=Regime.BURST))
+            ratios.append(found["throughput_bytes_per_second"].expected / world.truth(setting))
+    assert 0.95 < np.mean(ratios) < 1.05
+
+
 def test_bundle_carries_everything_a_client_can_be_told() -> None:
     """Pool, threshold, memory, CRT target and hedge come with threads and part size; a limit is passed on."""
     fit = fit_of(WORLD, history(WORLD, 8))

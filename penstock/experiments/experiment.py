@@ -18,7 +18,7 @@ from penstock.operations.s3.download import DOWNLOAD as DOWNLOADS
 from penstock.operations.s3.upload import UPLOAD as UPLOADS
 from penstock.probes.measurement import percentile
 from penstock.probes.sqs.queue_application import OPERATION, OVERHEAD_REQUEST_COUNT, QueueDrive
-from penstock.units import number
+from penstock.units import counted, number
 from penstock.vocabulary import Cost, Setting, Tariff
 
 UPLOAD, DOWNLOAD, QUEUE = UPLOADS.name, DOWNLOADS.name, OPERATION
@@ -252,8 +252,8 @@ def _cell(value: str | float | None) -> str:
 
 
 SCALED_DOWN = (
-    "This was the short form, with less and smaller than the study had: it shows that the experiment works here, and "
-    "its differences are none of the services."
+    "This was the short form, with fewer requests and smaller objects than the study: it shows that the experiment "
+    "works here. Its differences from the published figures say nothing about the services."
 )
 TOO_LITTLE = "This run measured too little to answer what the study left open."
 
@@ -430,9 +430,11 @@ def knee(curve: Mapping[float, float]) -> float:
 def enough(curve: Mapping[float, float], noun: str) -> str:
     """A sentence on how many are worth having here, unless each additional one brought more."""
     fewest, most = knee(curve), max(curve)
+    told = counted(round(fewest), noun)
     if fewest < most:
-        return f"Of up to {most:.0f} {noun} {fewest:.0f} carry all there is, {max(curve.values()):.1f} MB/s"
-    return f"{fewest:.0f} {noun}, the most that were tried, carry {curve[fewest]:.1f} MB/s, and more may carry more"
+        top = max(curve.values())
+        return f"{told} carried {curve[fewest]:.1f} MB/s, and up to {most:.0f} never more than {top:.1f}"
+    return f"{told}, the most that were tried, carried {curve[fewest]:.1f} MB/s; more may carry more"
 
 
 def curve_plot(

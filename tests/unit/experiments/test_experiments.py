@@ -13,7 +13,15 @@ import pytest
 
 from penstock.daemon.config import AwsSection, Configuration
 from penstock.experiments.archive import Archive, measured
-from penstock.experiments.experiment import DOWNLOAD, S3_TARIFF, SCALED_DOWN, Form, Record, Records
+from penstock.experiments.experiment import (
+    DOWNLOAD,
+    S3_TARIFF,
+    SCALED_DOWN,
+    Form,
+    Record,
+    Records,
+    enough,
+)
 from penstock.experiments.page import compare, comparison_table, page_html, section_html
 from penstock.experiments.random_times import correlation, peak_count
 from penstock.experiments.really import steps_here
@@ -276,6 +284,44 @@ def test_the_most_threads_that_were_tried_are_not_called_enough() -> None:
     sentences = " ".join(EXPERIMENTS["surge"].answers(Records(found, is_here=True)))
     assert "2 threads, the most that were tried" in sentences
     assert "all there is" not in sentences
+
+
+def test_enough_threads_are_said_to_carry_what_they_carried() -> None:
+    """Not the most that any number of threads did, which others may have."""
+    assert enough({1.0: 40.0, 2.0: 96.0, 4.0: 100.0}, "thread") == (
+        "2 threads carried 96.0 MB/s, and up to 4 never more than 100.0"
+    )
+
+
+def a_surge(*rates: float, of_two: float) -> str:
+    """What is said of these rates in MB/s, of 1, 2, ... threads, and of two processes with the most threads."""
+    of_steps = {f"surge/1/{n}": rate for n, rate in enumerate(rates, start=1)} | {
+        f"surge/2/{len(rates)}": of_two
+    }
+    values = {label: {"throughput_bytes_per_second": 1e6 * rate} for label, rate in of_steps.items()}
+    found = [replace(a_record(label), values=of_step) for label, of_step in values.items()]
+    return " ".join(EXPERIMENTS["surge"].answers(Records(found, is_here=True)))
+
+
+def test_a_process_is_the_limit_only_where_more_threads_in_it_bring_no_more() -> None:
+    """Two processes also have twice the connections, which is all that they need where connections are the limit."""
+    assert "a process is the limit" not in a_surge(10.0, 20.0, of_two=40.0)
+    assert "more threads in one process might do the same" in a_surge(10.0, 20.0, of_two=40.0)
+    assert "a process is the limit" in a_surge(10.0, 20.0, 20.0, of_two=40.0)
+    assert "this host or the service is the limit" in a_surge(10.0, 20.0, 20.0, of_two=22.0)
+
+
+def test_transfers_say_whether_they_were_with_tls() -> None:
+    """Downloads and uploads of one sentence after the other may not be alike in it."""
+    labels = [f"{way}/{n}" for way in ("down/plain", "up/ssl") for n in (1, 2, 4)]
+    rates = [
+        replace(a_record(label), values={"throughput_bytes_per_second": 1e6 * n})
+        for n, label in enumerate(labels, start=1)
+    ]
+    down, up, tls = EXPERIMENTS["parallel-curls"].answers(Records(rates, is_here=True))
+    assert down == "Each further download without TLS adds 1.0 MB/s up to 2 at once, 0.5 up to 4."
+    assert up.startswith("Each further upload with TLS adds")
+    assert tls == "What TLS costs was not measured: all downloads were without TLS."
 
 
 def test_a_run_here_is_shown_without_the_columns_of_the_lab() -> None:

@@ -33,13 +33,16 @@ from penstock.models.sqs.plan import Conditions, plan
 from penstock.models.sqs.setting import PROBED_BYTES_MIN
 from penstock.probes.sqs.conduct import RATE_CONTROLLED
 from penstock.probes.sqs.queue_application import Policy, QueueDrive, drive_of
-from penstock.units import counted
+from penstock.units import counted, format_seconds
 
 RUNNING_SECONDS = 10
 CALM_SECONDS = 35 * MINUTE  # the blast before its collapse
 TIMEOUT_SECONDS = 30  # SQS's default visibility timeout
 _SHORT_SECONDS = 12.0
 _SHORT_TIMEOUT_SECONDS = 3
+_SHORT_SEND_RATE, _SHORT_DELETE_RATE = 40.0, 20.0  # per second, so that a queue collapses in time
+_OFFERED_RATE = 50.0  # messages per second to send, where the queue is driven as planned
+_FULL_WINDOW_FRACTION = 0.8  # of a window, on average; a fuller one holds its sender back
 _APART = 1.1  # ratio of latencies from which distance counts
 _POINT_COUNT_MAX = 300  # of a line
 
@@ -50,7 +53,10 @@ _POINT_COUNT_MAX = 300  # of a line
 def _blast_steps(form: Form) -> Sequence[Step]:
     if form is Form.SHORT:
         east = drive_of("blast", visibility_timeout_seconds=_SHORT_TIMEOUT_SECONDS)
-        slow = {"delete_requests_per_second_max": 20.0, "offered_per_second": 40.0}
+        slow = {
+            "delete_requests_per_second_max": _SHORT_DELETE_RATE,
+            "offered_per_second": _SHORT_SEND_RATE,
+        }
         drive = drive_of("blast", visibility_timeout_seconds=_SHORT_TIMEOUT_SECONDS, **slow)
         rescue = replace(drive, policy=Policy.RESCUED, label="rescued")
         seconds, east_seconds, rescue_seconds = _SHORT_SECONDS, _SHORT_SECONDS, 2.5 * _SHORT_SECONDS
@@ -82,7 +88,7 @@ def _blast_quantities(records: Records) -> Quantities:
             values["blast.onset"] = blast.values["collapsed_after_seconds"] / MINUTE
             if not records.is_here:  # a real run ends only when its time is over, however full the host is
                 values["blast.unresponsive"] = blast.values["duration_seconds"] / MINUTE
-    if (east := records.get("blast-east")) and len(east.samples) >= RUNNING_SECONDS:
+    if (east := records.get("blast-east")) and _has_running_mean(east):
         values["blast.running-mean"] = 1e3 * quantile(running_means(east.samples), 0.5)
     return values
 
@@ -160,43 +166,75 @@ def _blast_plots(records: Records) -> Sequence[Plot]:
 
 def _blast_answer(records: Records) -> Sequence[str]:
     found = []
-    blast, rescued = records.get("blast"), records.get("rescued")
+    blast, east, rescued = (records.get(label) for label in ("blast", "blast-east", "rescued"))
     if blast and blast.samples:
-        until = blast.values.get("collapsed_after_seconds", blast.values["duration_seconds"])
-        before = [s for s in blast.samples if s["at_seconds"] <= until]
-        sent, deleted = (math.fsum(s[name] for s in before) for name in ("sent_count", "deleted_count"))
-        came = (
-            f"after {until / MINUTE:.1f} minutes" if "collapsed_after_seconds" in blast.values else "not yet"
-        )
-        found.append(
-            "The collapse needs no more than a deleter that is slower than the sender: until its oldest message was as "
-            f"old as the visibility timeout ({came}), {100 * (1 - deleted / max(sent, 1.0)):.1f} % of {sent:.0f} sent "
-            "messages were not deleted. The delete queue grows by that difference."
-        )
-    if not records.is_here:
-        found.append(
-            "Figure 2 and figure 4 cannot show the same hour: a window of ten costs a tenth of the throughput at "
-            "153 ms (by Erlang's formula 44.6 of 50 messages a second) and nearly nothing at 100 ms (49.1). With "
-            "the latency that figure 7 gives for the East, ten-second means are mostly below 100 ms, as in figure "
-            "2; with that of figure 4 they are not (their median is 153 ms)."
-        )
-    elif (east := records.get("blast-east")) and len(east.samples) >= RUNNING_SECONDS:
-        seconds = quantile(running_means(east.samples), 0.5)
+        found.append(_collapse_sentence(blast, is_short=records.is_short))
+    median_ms = 1e3 * quantile(running_means(east.samples), 0.5) if east and _has_running_mean(east) else None
+    if blast and _has_running_mean(blast) and median_ms is not None and not records.is_here:
+        found.append(_two_latencies_sentence(blast, median_ms))
+    elif east and median_ms is not None:
         rate = east.values["sent_count"] / east.values["duration_seconds"]
         found.append(
-            f"Half of the ten-second means here are below {1e3 * seconds:.0f} ms. By Erlang's formula a window of ten "
-            f"would carry {rate * (1 - erlang_b(10, rate * seconds)):.1f} of the {rate:.1f} messages a second then."
+            f"Half of the ten-second means are below {median_ms:.0f} ms. By Erlang's formula a window of ten would "
+            f"then carry {_erlang_rate(10, rate, median_ms):.1f} of the {rate:.1f} messages a second."
         )
-    if rescued and "recovered_after_seconds" in rescued.values:
-        found.append(
-            f"A collapsed queue is rescued while the sender goes on: {rescued.values['recovered_after_seconds']:.0f} "
-            "s after a window on what is received and not deleted was set, no copy came any more."
-        )
-    elif rescued and records.is_here:
-        found.append(
-            "The queue that was to be rescued did not collapse and recover within the time of this run."
-        )
+    if rescued:
+        found.append(_rescue_sentence(rescued, is_short=records.is_short))
     return found
+
+
+def _collapse_sentence(blast: Record, *, is_short: bool) -> str:
+    collapsed_after = blast.values.get("collapsed_after_seconds")
+    until = blast.values["duration_seconds"] if collapsed_after is None else collapsed_after
+    before = [s for s in blast.samples if s["at_seconds"] <= until]
+    sent, deleted = (math.fsum(s[name] for s in before) for name in ("sent_count", "deleted_count"))
+    told = (
+        f"The queue did not collapse within {format_seconds(until)}: no message waited as long as the visibility "
+        "timeout for its deletion. At the end"
+        if collapsed_after is None
+        else f"The queue collapsed after {format_seconds(until)}, when the oldest undeleted message was as old as the "
+        "visibility timeout. Until then"
+    )
+    told += f" {100 * (1 - deleted / max(sent, 1.0)):.1f} % of {sent:.0f} sent messages were not deleted."
+    if collapsed_after is not None:
+        told += " A deleter that is slower than the sender is enough."
+    slow = f"at most {_SHORT_DELETE_RATE:.0f} a second, of {_SHORT_SEND_RATE:.0f} messages a second to send"
+    return told + f" Deletes were slowed down on purpose: {slow}." * is_short
+
+
+def _two_latencies_sentence(blast: Record, east_ms: float) -> str:
+    """What the study's figures 2 and 4 have in common, and what not."""
+    calm = [s for s in blast.samples if s["at_seconds"] <= CALM_SECONDS]
+    at_153, at_100 = (_erlang_rate(10, 50.0, ms) for ms in (153.0, 100.0))
+    return (
+        f"Figures 2 and 4 of the study have different latencies. At the 153 ms of figure 4 a window of ten carries "
+        f"{at_153:.1f} of 50 messages a second by Erlang's formula, at 100 ms {at_100:.1f}. In the lab half of the "
+        f"ten-second means are below {east_ms:.0f} ms with the latency of the East in figure 7, as in figure 2, and "
+        f"below {1e3 * quantile(running_means(calm), 0.5):.0f} ms with that of figure 4."
+    )
+
+
+def _rescue_sentence(rescued: Record, *, is_short: bool) -> str:
+    if "rescued_at_seconds" not in rescued.values:
+        return "The queue that was to be rescued did not stay collapsed long enough in the time of this run."
+    after = format_seconds(rescued.values["rescued_at_seconds"])
+    told = (
+        f"A second queue{'' if is_short else ', whose deletes were slowed down by 3 ms,'} was rescued after {after} by "
+        "a window on messages received and not deleted, while its sender went on"
+    )
+    if "recovered_after_seconds" not in rescued.values:
+        return f"{told}; it had not recovered at the end of the run."
+    seconds = format_seconds(rescued.values["recovered_after_seconds"])
+    return f"{told}: {seconds} later no copy came any more, and no message waited long for its deletion."
+
+
+def _has_running_mean(record: Record) -> bool:
+    return len(record.samples) >= RUNNING_SECONDS
+
+
+def _erlang_rate(window: int, rate: float, latency_ms: float) -> float:
+    """Messages per second that a window carries of those to send, by Erlang's formula."""
+    return rate * (1.0 - erlang_b(window, rate * 1e-3 * latency_ms))
 
 
 # The published rules, and what goes beyond them
@@ -206,7 +244,9 @@ def _rules_steps(form: Form) -> Sequence[Step]:
     seconds = {Form.SHORT: _SHORT_SECONDS, Form.LAB: 10 * MINUTE, Form.FULL: 8 * HOUR}[form]
     advised_seconds = {Form.SHORT: _SHORT_SECONDS, Form.LAB: 3 * MINUTE, Form.FULL: HOUR}[form]
     rules = drive_of("rate-controlled", visibility_timeout_seconds=TIMEOUT_SECONDS)
-    advised = drive_of("advised", visibility_timeout_seconds=TIMEOUT_SECONDS, offered_per_second=50.0)
+    advised = drive_of(
+        "advised", visibility_timeout_seconds=TIMEOUT_SECONDS, offered_per_second=_OFFERED_RATE
+    )
     return [
         queue_step("rules", "queue", rules, seconds=seconds),
         queue_step("advised", "queue", advised, seconds=advised_seconds),
@@ -252,30 +292,37 @@ def _rules_answer(records: Records) -> Sequence[str]:
     conditions = _conditions_here(advised) if advised else None
     if conditions is not None and records.is_here and conditions.delivery_latency_seconds:
         sentences += [
-            _planned_sentence(conditions, "what was measured here first"),
+            _planned_sentence(conditions, "the request times measured here first"),
             (
                 f"One message alone took {1e3 * conditions.delivery_latency_seconds:.0f} ms from its send to its "
-                "receive: what lies above that is waiting."
+                "receive. Whatever takes longer has waited."
             ),
         ]
     elif not records.is_here:
-        limit_ms = 1e3 * (0.020 / 2 + 0.047 + 0.020 / 2 + 0.004)
-        sentences += [
-            _planned_sentence(PUBLISHED_CONDITIONS, "these conditions"),
-            (
-                f"The physical limit is {limit_ms:.0f} ms: half a send, the 47 ms in which a message spreads, half a "
-                "receive and the message's own share of it. What lies between are polls that look into a part of the "
-                "servers only (short polls: 82 ms), and waiting for the receive before it to end."
-            ),
-        ]
-    for record, name in ((rules, "By the rules"), (advised, "As planned")):
-        if record is not None and (records.is_here or record is advised):
-            rate = record.messages_per_second
-            sentences.append(
-                f"{name}, the queue carried {rate:.1f} messages a second at "
-                f"{1e3 * record.values['latency_seconds_mean']:.0f} ms, {record.values['duplicate_count']:.0f} copies."
-            )
+        sentences.append(_planned_sentence(PUBLISHED_CONDITIONS, "the conditions of the study"))
+        if rules:
+            sentences.append(_physical_limit_sentence(1e3 * rules.values["latency_seconds_mean"]))
+    told = {
+        "By the rules, with a sender as fast as it can,": rules,
+        f"As planned, with {_OFFERED_RATE:.0f} messages a second to send,": advised,
+    }
+    sentences += [
+        f"{words} the queue carried {record.messages_per_second:.1f} messages a second at "
+        f"{1e3 * record.values['latency_seconds_mean']:.0f} ms, with "
+        f"{counted(record.values['duplicate_count'], 'duplicate')}."
+        for words, record in told.items()
+        if record is not None
+    ]
     return sentences
+
+
+def _physical_limit_sentence(rules_ms: float) -> str:
+    limit_ms = 1e3 * (0.020 / 2 + 0.047 + 0.020 / 2 + 0.004)
+    return (
+        f"On average a message cannot take less than {limit_ms:.0f} ms: half a send, the 47 ms in which it spreads, "
+        f"half a receive, and the 4 ms that a message adds to one. By the rules it takes {rules_ms - limit_ms:.0f} ms "
+        "more, because a short poll asks only a part of the servers, and because it waits for the receive before it."
+    )
 
 
 def _conditions_here(record: Record) -> Conditions | None:
@@ -290,8 +337,8 @@ def _conditions_here(record: Record) -> Conditions | None:
 def _planned_sentence(conditions: Conditions, words: str) -> str:
     found = plan(conditions)
     return (
-        f"Refined rate control takes nothing back: penstock plans {found.goodput_messages_per_second.expected:.1f} "
-        f"messages a second of {conditions.message_rate_per_second:.0f} for {words}, with "
+        f"For {words} penstock plans {found.goodput_messages_per_second.expected:.1f} messages a second of "
+        f"{conditions.message_rate_per_second:.0f} to send, with "
         f"{counted(found.setting.deleter_thread_count, 'deleter')}, at most "
         f"{found.setting.receive_window_message_count} messages received and not deleted, and long polls."
     )
@@ -327,21 +374,30 @@ def _zones_plots(records: Records) -> Sequence[Plot]:
 
 
 def _zones_answer(records: Records) -> Sequence[str]:
-    found = [
-        f"{record.messages_per_second:.0f} messages a second "
-        f"({record.last_word}, {1e3 * record.values['latency_seconds_mean']:.0f} ms)"
-        for record in records.below("zone/")
+    """A window holds its sender back where it is full; by Little's law it has rate times latency messages."""
+    zones = records.below("zone/")
+    told = [
+        f"{record.last_word} {record.messages_per_second:.0f} messages a second at "
+        f"{1e3 * record.values['latency_seconds_mean']:.0f} ms, with {_in_window(record):.1f} of them in the window"
+        for record in zones
     ]
-    if len(found) > 1:
-        latencies = [record.values["latency_seconds_mean"] for record in records.below("zone/")]
+    if len(zones) < 2:
+        return [f"The window of ten carried {each}. Name the other end with --far." for each in told]
+    near, far = sorted(zones, key=lambda record: record.values["latency_seconds_mean"])
+    if far.values["latency_seconds_mean"] <= _APART * near.values["latency_seconds_mean"]:
+        verdict = "The two are about equally far."
+    elif _in_window(far) >= _FULL_WINDOW_FRACTION * RATE_CONTROLLED.send_window:
         verdict = (
-            "distance costs latency, and a fixed window turns latency into lost throughput. A window of a second's "
-            "messages does not."
-            if max(latencies) > _APART * min(latencies)
-            else "the two are as good as equally far."
+            "The farther end fills the window, so that it costs throughput there. A window as large as the messages of "
+            "a second costs none while latency is below a second."
         )
-        return [f"The same window of ten carries {' and '.join(found)}: {verdict}"]
-    return [f"The window of ten carries {each}; name the other end with --far." for each in found]
+    else:
+        verdict = "The farther end does not fill the window: its limit is the one sender, which waits for each answer."
+    return [f"The same window of ten carried {'; '.join(told)}. {verdict}"]
+
+
+def _in_window(record: Record) -> float:
+    return record.messages_per_second * record.values["latency_seconds_mean"]
 
 
 def _window_steps(form: Form) -> Sequence[Step]:
@@ -400,13 +456,12 @@ def _window_answer(records: Records) -> Sequence[str]:
     rates, offered, seconds = _window_rates(records)
     if len(rates) < 2 or 10.0 not in rates:
         return []
-    load = offered * seconds
-    worth = "cheap to mend" if rates[10.0] < _NEARLY_ALL * offered else "enough here"
-    ten, twenty = (offered * (1 - erlang_b(count, load)) for count in (10, 20))
+    ten, twenty = (_erlang_rate(count, offered, 1e3 * seconds) for count in (10, 20))
+    worth = "costs throughput" if rates[10.0] < _NEARLY_ALL * offered else "is enough here"
     told = (
-        f"Ten was arbitrary, and is {worth}: at {1e3 * seconds:.0f} ms a window of 10 carries {rates[10.0]:.0f} of "
-        f"{offered:.0f} messages a second, by Erlang's formula {ten:.0f}; one of 20 would carry {twenty:.0f}. "
-        "What has to be bounded is what is received and not deleted."
+        f"The study's window of 10 {worth}: it carried {rates[10.0]:.0f} messages a second, one of {max(rates):.0f} "
+        f"{offered:.0f}. At {1e3 * seconds:.0f} ms, by Erlang's formula, 10 carry {ten:.0f} and 20 {twenty:.0f}. No "
+        "such window prevents a collapse, because it does not bound messages received and not deleted."
     )
     return [told]
 

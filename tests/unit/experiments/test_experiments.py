@@ -366,6 +366,82 @@ def test_a_queue_is_not_unresponsive_because_a_run_was_over() -> None:
     assert "blast.unresponsive" not in quantities(Records(blast, is_here=True))
 
 
+def said_of_a_blast(*, is_short: bool = False, **values: float) -> str:
+    """After a minute in which fifty messages a second were sent and deleted."""
+    samples = [
+        {"at_seconds": float(n), "sent_count": 50.0, "deleted_count": 50.0, "received_count": 50.0}
+        | {"latency_seconds_mean": 0.1}
+        for n in range(1, 61)
+    ]
+    blast = replace(a_record("blast", 60.0), samples=samples)
+    blast = replace(blast, values={**blast.values, **values})
+    return " ".join(EXPERIMENTS["sqs-blast"].answers(Records([blast], is_here=True, is_short=is_short)))
+
+
+def test_a_queue_that_did_not_collapse_is_not_said_to_have() -> None:
+    """Nor is what it grew by explained; and deletes that the short form slows down are called so."""
+    said = said_of_a_blast()
+    assert "did not collapse within 60 s" in said
+    assert "0.0 % of 3000 sent messages were not deleted" in said
+    assert "slower than the sender" not in said
+    assert "collapsed after 30 s" in said_of_a_blast(collapsed_after_seconds=30.0)
+    assert "slowed down" not in said_of_a_blast(collapsed_after_seconds=30.0)
+    assert "at most 20 a second" in said_of_a_blast(is_short=True, collapsed_after_seconds=30.0)
+
+
+def test_a_rescue_that_did_not_work_is_not_one_that_was_not_tried() -> None:
+    """Each has its sentence, and so has one that worked."""
+
+    def said(**values: float) -> str:
+        rescued = replace(a_record("rescued"), values=values)
+        return " ".join(EXPERIMENTS["sqs-blast"].answers(Records([rescued], is_here=True)))
+
+    assert "did not stay collapsed" in said()
+    assert "had not recovered at the end" in said(rescued_at_seconds=30.0)
+    assert "20 s later no copy came" in said(rescued_at_seconds=30.0, recovered_after_seconds=20.0)
+
+
+def of_a_queue(label: str, *, rate: float, latency_seconds: float) -> Record:
+    """A minute of it."""
+    values = {
+        "received_count": 60.0 * rate,
+        "latency_seconds_mean": latency_seconds,
+        "duration_seconds": 60.0,
+    }
+    return replace(a_record(label), values=values | {"duplicate_count": 0.0})
+
+
+def test_a_window_that_is_not_full_is_no_limit() -> None:
+    """Seven messages a second of half a second each are 3.4 of ten: the sender is the limit."""
+    near = of_a_queue("zone/near", rate=85.0, latency_seconds=0.044)
+    answers = EXPERIMENTS["sqs-zones"].answers
+    (said,) = answers(Records([near, of_a_queue("zone/far", rate=7.0, latency_seconds=0.484)], is_here=True))
+    assert "with 3.4 of them in the window" in said
+    assert "its limit is the one sender" in said
+    assert "costs throughput" not in said
+    (said,) = answers(Records([near, of_a_queue("zone/far", rate=30.0, latency_seconds=0.301)], is_here=True))
+    assert "fills the window, so that it costs throughput" in said
+
+
+def test_a_small_window_that_carried_more_than_the_widest_is_enough() -> None:
+    """And not told to carry 90 of 87."""
+    rates = {2: 39.2, 10: 90.0, 40: 86.8}
+    found = [of_a_queue(f"window/{n}", rate=rate, latency_seconds=0.045) for n, rate in rates.items()]
+    (said,) = EXPERIMENTS["sqs-window"].answers(Records(found, is_here=True))
+    assert "The study's window of 10 is enough here: it carried 90 messages a second, one of 40 87." in said
+
+
+def test_what_was_offered_is_said_where_latencies_stand_side_by_side() -> None:
+    """A sender without a bound makes messages wait that a planned one does not send."""
+    found = [
+        of_a_queue("rules", rate=77.3, latency_seconds=0.047),
+        of_a_queue("advised", rate=49.8, latency_seconds=0.017),
+    ]
+    rules, planned = EXPERIMENTS["sqs-rate-controlled"].answers(Records(found, is_here=True))
+    assert rules.startswith("By the rules, with a sender as fast as it can,")
+    assert planned.startswith("As planned, with 50 messages a second to send,")
+
+
 def test_two_thread_counts_name_no_best_one() -> None:
     """Neither by size, nor by distance; what one request takes at either end is said all the same."""
     found = [

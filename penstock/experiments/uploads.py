@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from penstock.experiments.calibrations import RAM_DISK, WORLDS
+from penstock.experiments.calibrations import FASTER, RAM_DISK, WORLDS
 from penstock.experiments.experiment import (
     MB,
     Experiment,
@@ -22,6 +22,7 @@ from penstock.experiments.experiment import (
     curve_plot,
     curve_series,
     enough,
+    knee,
     level,
     published_points,
     upload_step,
@@ -29,7 +30,7 @@ from penstock.experiments.experiment import (
 from penstock.models.s3.parts import PART_COUNT_MAX
 from penstock.trial.simulated_host import World
 from penstock.tuning.clients import small_object_count
-from penstock.units import MiB
+from penstock.units import MiB, counted
 
 PART = 5 * MiB
 _SHORT_OBJECT = 12 * MiB
@@ -83,20 +84,25 @@ def _client_plots(records: Records) -> Sequence[Plot]:
 
 
 def _client_answer(records: Records) -> Sequence[str]:
-    curves = {client: records.curve(f"client/{client}/") for client in _CLIENT_CONNECTIONS}
-    if not all(curves.values()):
-        return []
-    largest = max(curves["one-connection"])
-    ratio = curves["transfer-manager"][largest] / curves["one-connection"][largest]
-    told = (
-        f"A client is as fast as it has connections: ten of them move a file of {largest:.0f} MB {ratio:.1f} times as "
-        "fast as one."
-    )
-    found = [told]
-    if not any(records.below(f"client/{client}/") for client in _REAL_CLIENTS):
+    one, ten = (records.curve(f"client/{client}/") for client in ("one-connection", "transfer-manager"))
+    found = []
+    if both := one.keys() & ten.keys():
+        largest = max(both)
+        part_count = math.ceil(largest * MB / PART)
+        used = min(part_count, _CLIENT_CONNECTIONS["transfer-manager"])
         found.append(
-            "Real clients need real services: without `--lab` those that are installed are run by file size, with the "
-            "ready-made commands of `penstock tune` and ten connections."
+            f"A file of {largest:.0f} MB has {counted(part_count, 'part')}, and goes {ten[largest] / one[largest]:.1f} "
+            f"times as fast over {counted(used, 'connection')} as over one. A file of up to {PART // MiB} MiB is one "
+            "request with each client."
+        )
+    if not records.is_here:
+        found.append(
+            "Real clients need real services: without `--lab` those of "
+            f"{', '.join(_REAL_CLIENTS)} that are installed are run as well, with ten connections."
+        )
+    elif any(records.below(f"client/{client}/") for client in _REAL_CLIENTS):
+        found.append(
+            "Programs are timed from their start, as their users wait for them; boto3 is timed when it is loaded."
         )
     return found
 
@@ -146,7 +152,7 @@ def _thread_plots(records: Records) -> Sequence[Plot]:
 def _thread_answer(records: Records) -> Sequence[str]:
     if records.is_here:
         curve = records.curve("threads/ram-disk/")
-        return [f"Bodies come from memory here. {enough(curve, 'threads')}."] if len(curve) > 1 else []
+        return [f"Bodies come from memory here. {enough(curve, 'thread')}."] if len(curve) > 1 else []
     best = []
     for world in _CLIENT_WORLDS:
         if curve := records.curve(f"threads/{world}/"):
@@ -256,10 +262,12 @@ def _bottleneck_answer(records: Records) -> Sequence[str]:
         if (curve := records.curve(f"without/{world}/"))
     }
     if len(best) == len(_CLIENT_WORLDS):
+        network, processors = FASTER.host_rate_bytes_per_second, FASTER.cpu_rate_bytes_per_second or 0.0
         sentences.append(
-            f"The limit is the disk first ({best['hdd']:.1f} MB/s with it, {best['ram-disk']:.1f} without), then the "
-            f"processors ({best['faster']:.1f} MB/s with twice as many), and then the connections: the network would "
-            "carry 125 MB/s, and 72 connections of 1.75 MB/s would fill it."
+            f"The first limit is the disk ({best['hdd']:.1f} MB/s with it, {best['ram-disk']:.1f} without), the second "
+            f"the processors ({best['faster']:.1f} MB/s with twice as many, and faster ones), the third the number of "
+            f"connections. The network is none: it carries {network / 1e6:.0f} MB/s, and the faster client's "
+            f"processors at most {processors / 1e6:.0f}."
         )
     elif here := records.below("without/ram-disk/"):
         sentences.append(_limit_here(here))
@@ -278,7 +286,7 @@ def _bottleneck_answer(records: Records) -> Sequence[str]:
         if len(merges) < _COUNTS_THAT_TELL:
             beyond = "two counts of parts are too few to say what each further one takes"
         sentences.append(
-            f"Merging takes {shares[few]:.1f} % of the time for {few:.0f} parts and {shares[many]:.1f} % for "
+            f"Merging takes {shares[few]:.1f} % of an upload's time with {few:.0f} parts and {shares[many]:.1f} % with "
             f"{many:.0f}; {beyond}."
         )
     return sentences
@@ -289,17 +297,19 @@ def _limit_here(records: Sequence[Record]) -> str:
     rates = {float(record.last_word): record.megabytes_per_second for record in records}
     busy = busiest(records)
     few, many = min(rates), max(rates)
-    limit = "the limit is the connections: more threads would carry more"
+    limit = "each thread carries less than with fewer, but more threads still carry more"
     if len(rates) < _COUNTS_THAT_TELL:
         limit = "too few thread counts to name the limit"
     elif busy >= _FULL_PROCESSOR:
         limit = "the limit is the processor"
-    elif rates[many] / rates[few] < _STILL_GROWING * many / few:
+    elif rates[many] / rates[few] >= _STILL_GROWING * many / few:
+        limit = "the limit is the connections, and more threads would carry more"
+    elif knee(rates) < many:
         limit = "the limit is the network or the service"
     return (
-        f"Here bodies come from memory, so the disk is out of it; {100 * busy:.0f} % of a processor were wanted, and "
-        f"{many:.0f} threads carry {rates[many] / rates[few]:.1f} times as much as {few:.0f} "
-        f"({rates[many]:.1f} MB/s against {rates[few]:.1f}): {limit}."
+        f"Bodies come from memory here, so that no disk is involved. {many:.0f} threads carried "
+        f"{rates[many] / rates[few]:.1f} times as much as {few:.0f} ({rates[many]:.1f} MB/s against "
+        f"{rates[few]:.1f}), and the busiest process wanted {100 * busy:.0f} % of a processor: {limit}."
     )
 
 

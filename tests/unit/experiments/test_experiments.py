@@ -269,6 +269,36 @@ def test_two_runs_name_no_limit_and_no_slope() -> None:
     assert "10,000" in many
 
 
+def rates_of(prefix: str, rates: dict[int, float]) -> list[Record]:
+    """A record of so many MB/s for each number."""
+    return [
+        replace(a_record(f"{prefix}/{n}"), values={"throughput_bytes_per_second": 1e6 * rate})
+        for n, rate in rates.items()
+    ]
+
+
+def test_no_limit_is_named_while_more_threads_carry_more() -> None:
+    """Neither the connections, which carry less each, nor a network that is not full."""
+
+    def said(*rates: float) -> str:
+        found = rates_of("without/ram-disk", dict(zip((10, 20, 30), rates, strict=True)))
+        return " ".join(EXPERIMENTS["bottlenecks"].answers(Records(found, is_here=True)))
+
+    assert "more threads still carry more" in said(100.0, 170.0, 210.0)
+    assert "the limit is the network or the service" in said(100.0, 120.0, 121.0)
+    assert "the limit is the connections" in said(100.0, 200.0, 290.0)
+
+
+def test_a_client_uses_no_more_connections_than_a_file_has_parts() -> None:
+    """Sixteen megabytes are four parts of 5 MiB; and a size that one client lacks is no trouble."""
+    found = [
+        *rates_of("client/one-connection", {1: 10.0, 16: 20.0, 128: 20.0}),
+        *rates_of("client/transfer-manager", {1: 10.0, 16: 50.0}),
+    ]
+    (said,) = EXPERIMENTS["upload-clients"].answers(Records(found, is_here=True))
+    assert "16 MB has 4 parts, and goes 2.5 times as fast over 4 connections as over one" in said
+
+
 def test_what_was_measured_here_is_not_called_unmeasured() -> None:
     """The last column is the lab's, and says nothing where the lab was not asked."""
     rows = compare(EXPERIMENTS["surge"], Records([]), Records(in_the_lab("surge"), is_here=True))

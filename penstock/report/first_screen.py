@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
@@ -121,7 +122,8 @@ def _facts(
     expected = made.prediction.get(place.value_metric)
     facts = []
     if expected is not None:
-        facts.append((f"Expected {label(place.value_metric)}", interval(place.value_metric, expected)))
+        words = interval(place.value_metric, expected) + _without_credits(place.value_metric, made.derived)
+        facts.append((f"Expected {label(place.value_metric)}", words))
         facts += _worth(place.value_metric, expected, advice, verdict.gains)
     facts.append(("How sure", _sure(place, made.basis)))
     until = f"valid until {date_words(made.expires_at)} UTC"
@@ -137,6 +139,13 @@ def _facts(
     return facts
 
 
+def _without_credits(metric: str, derived: Mapping[str, float]) -> str:
+    """What advice for a burst comes to after it."""
+    if not derived.get("is_burst"):
+        return ""
+    return f" with burst credits, {quantity(metric, derived[f'sustained_{metric}'])} without"
+
+
 _MOVED = {"bytes_per_second": (1e12, "1 TB"), "messages_per_second": (1e6, "a million messages")}
 
 
@@ -145,9 +154,13 @@ def _worth(
 ) -> list[tuple[str, str]]:
     """What the gain over the first client is worth: in time if there is a gain, in money if prices differ."""
     found, derived = [], advice.recommendation.derived
-    for ending, (amount, words) in _MOVED.items():
+    credited = expected.expected * derived["burst_seconds_left"] if derived.get("is_burst") else math.inf
+    for ending, (amount, noun) in _MOVED.items():
         if metric.endswith(ending) and gains and gains[0].gain.low > 1.0:
-            seconds = amount / expected.expected
+            words = (
+                noun if amount <= credited else f"the {credited / 1e9:.3g} GB for which burst credits last"
+            )
+            seconds = min(amount, credited) / expected.expected
             alone = seconds * gains[0].gain.expected
             by_itself = f"where {gains[0].client} by itself takes {format_seconds(alone)}"
             found.append(

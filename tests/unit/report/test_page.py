@@ -6,6 +6,7 @@ import base64
 import dataclasses
 import hashlib
 import tomllib
+from collections.abc import Iterable
 from html.parser import HTMLParser
 from importlib import resources
 from typing import Any
@@ -370,7 +371,10 @@ def test_what_a_client_reaches_is_drawn_beside_the_advice_and_not_beside_the_pea
 
 
 def test_the_first_screen_says_what_a_gain_is_worth() -> None:
-    """In time, over the client that most use, and in money where settings differ in it; no gain is worth nothing."""
+    """In time, over the client that most use, and in money where settings differ in it; no gain is worth nothing.
+
+    A rate that lasts as long as burst credits do is not multiplied beyond them.
+    """
     report = a_report()
     (place,) = report.places
     verdict = place.verdict
@@ -388,18 +392,38 @@ def test_the_first_screen_says_what_a_gain_is_worth() -> None:
         for each in place.advice
     ]
 
-    def worth(gain: Estimate, *, prices: bool) -> str | None:
+    def facts(gain: Estimate, advice: Iterable[Any]) -> dict[str, str]:
         gains = (dataclasses.replace(verdict.gains[0], gain=gain),)
-        advice = tuple(priced if prices else (dataclasses.replace(p, default_prices={}) for p in priced))
-        shown = dataclasses.replace(place, verdict=dataclasses.replace(verdict, gains=gains), advice=advice)
+        shown = dataclasses.replace(
+            place, verdict=dataclasses.replace(verdict, gains=gains), advice=tuple(advice)
+        )
         (screen,) = first_screens(dataclasses.replace(report, places=(shown,)))
-        return dict(screen.facts).get("What it is worth")
+        return dict(screen.facts)
+
+    def worth(gain: Estimate, *, prices: bool) -> str | None:
+        advice = priced if prices else [dataclasses.replace(p, default_prices={}) for p in priced]
+        return facts(gain, advice).get("What it is worth")
 
     assert worth(Estimate(1.5, 2.0, 2.5), prices=False) == (
         "1 TB in 2.78 h, where boto3 by itself takes 5.56 h: 2.78 h less"
     )
     assert worth(Estimate(0.9, 1.1, 1.3), prices=True) == "$0.12 per million objects instead of $1.20"
     assert worth(Estimate(0.9, 1.1, 1.3), prices=False) is None
+    burst = {
+        "is_burst": 1.0,
+        "burst_seconds_left": 120.0,
+        "sustained_throughput_bytes_per_second": 7e6,
+        "usd_per_million_objects": 1.2,
+    }
+    bursting = [
+        dataclasses.replace(p, recommendation=dataclasses.replace(p.recommendation, derived=burst))
+        for p in priced
+    ]
+    said = facts(Estimate(1.5, 2.0, 2.5), bursting)
+    assert said["Expected throughput"] == "100 MB/s (90 to 110 MB/s) with burst credits, 7 MB/s without"
+    assert said["What it is worth"] == (
+        "The 12 GB for which burst credits last in 2 min, where boto3 by itself takes 4 min: 2 min less"
+    )
 
 
 def test_the_first_screen_says_what_other_settings_gave() -> None:

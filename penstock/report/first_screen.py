@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
@@ -122,7 +121,8 @@ def _facts(
     expected = made.prediction.get(place.value_metric)
     facts = []
     if expected is not None:
-        words = interval(place.value_metric, expected) + _without_credits(place.value_metric, made.derived)
+        words = interval(place.value_metric, expected)
+        words += " while burst credits last" if made.derived.get("is_burst") else ""
         facts.append((f"Expected {label(place.value_metric)}", words))
         facts += _worth(place.value_metric, expected, advice, verdict.gains)
     facts.append(("How sure", _sure(place, made.basis)))
@@ -137,13 +137,6 @@ def _facts(
     facts += _limits(place, advice)
     facts.append(("What it cost", _cost(verdict, is_in_full=True)))
     return facts
-
-
-def _without_credits(metric: str, derived: Mapping[str, float]) -> str:
-    """What advice for a burst comes to after it."""
-    if not derived.get("is_burst"):
-        return ""
-    return f" with burst credits, {quantity(metric, derived[f'sustained_{metric}'])} without"
 
 
 _MOVED = {"bytes_per_second": (1e12, "1 TB"), "messages_per_second": (1e6, "a million messages")}

@@ -412,7 +412,6 @@ def test_the_first_screen_says_what_a_gain_is_worth() -> None:
     burst = {
         "is_burst": 1.0,
         "burst_seconds_left": 120.0,
-        "sustained_throughput_bytes_per_second": 7e6,
         "usd_per_million_objects": 1.2,
     }
     bursting = [
@@ -420,7 +419,7 @@ def test_the_first_screen_says_what_a_gain_is_worth() -> None:
         for p in priced
     ]
     said = facts(Estimate(1.5, 2.0, 2.5), bursting)
-    assert said["Expected throughput"] == "100 MB/s (90 to 110 MB/s) with burst credits, 7 MB/s without"
+    assert said["Expected throughput"] == "100 MB/s (90 to 110 MB/s) while burst credits last"
     assert said["What it is worth"] == (
         "The 12 GB for which burst credits last in 2 min, where boto3 by itself takes 4 min: 2 min less"
     )

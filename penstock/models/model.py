@@ -227,6 +227,15 @@ class HasForesight(Protocol):
 
 
 @runtime_checkable
+class HasComparison(Protocol):
+    """A model some of whose measured values are not what `predict` predicts, but can be made so with a fit."""
+
+    def comparable_values(self, fit: Fit, observations: Sequence[Observation[Any]]) -> Sequence[float]:
+        """The `measured_value` of each, to be compared with what this fit, or an earlier one, predicts."""
+        ...
+
+
+@runtime_checkable
 class HasKindred(Protocol):
     """A model that also learns from other operations in the same place."""
 

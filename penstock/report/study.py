@@ -15,7 +15,7 @@ from functools import cached_property, lru_cache
 from statistics import median
 from typing import Any
 
-from penstock.models.model import Fit, HasForesight, PerformanceModel, speaks_of_setting
+from penstock.models.model import Fit, HasComparison, HasForesight, PerformanceModel, speaks_of_setting
 from penstock.models.study import HasStudies, Study
 from penstock.optimizer.recommendation import recommend
 from penstock.optimizer.reports import own, reported
@@ -141,6 +141,13 @@ class Expectations:
     def usual(self, payload_size_bytes: int, settings: Sequence[Any]) -> list[float | None]:
         """The middle of what `of` predicts for each, computed together: what a single measurement is compared with."""
         return self._together(payload_size_bytes, settings, self._model.usual)
+
+    def measured(self, observations: Sequence[Observation[Any]]) -> Sequence[float]:
+        """What each measured, to be compared with what is predicted."""
+        if self.fit is not None and isinstance(self._model, HasComparison):
+            with contextlib.suppress(*UNREADABLE):
+                return self._model.comparable_values(self.fit, observations)
+        return [self._model.measured_value(observation) for observation in observations]
 
     def _together(
         self, payload_size_bytes: int, settings: Sequence[Any], ask: Callable[..., Iterable[float]]
@@ -290,15 +297,17 @@ class _Studied:
         If hours are drawn before single measurements, both are relative to the same expectation: otherwise there would
         be a step between them.
         """
-        single, hours = list(self._detailed()), self._by_the_hour()
+        detailed, hours = list(self._detailed()), self._by_the_hour()
+        single = [one for one, _ in detailed]
+        values = [value for _, value in detailed] if hours else self._expectations.measured(single)
         ask = self._expectations.means if hours else self._expectations.usual
-        keys = [(one.context.payload_size_bytes, one.setting) for one, _ in single]
+        keys = [(one.context.payload_size_bytes, one.setting) for one in single]
         expected = answers_of(ask, keys)
         return [
             *hours,
             *(
                 Sample(one.started_at, _setting_of(one), math.log(value / most))
-                for (one, value), key in zip(single, keys, strict=True)
+                for one, value, key in zip(single, values, keys, strict=True)
                 if (most := expected[key])
             ),
         ]
@@ -365,7 +374,8 @@ class _Studied:
 
     def _judged(self) -> tuple[Measured, ...]:
         histories, model = self._material.histories, self._model
-        judged = _in_time([*self._own[-JUDGED_COUNT_MAX:], *self._believed[-JUDGED_COUNT_MAX:]])
+        newest = _in_time([*self._own[-JUDGED_COUNT_MAX:], *self._believed[-JUDGED_COUNT_MAX:]])
+        judged = [o for o in newest if speaks_of_setting(model, o)]
         for context in {o.context for o in judged}:
             self._expectations.each(context, [o.setting for o in judged if o.context == context])
         return tuple(
@@ -373,7 +383,7 @@ class _Studied:
                 context=o.context,
                 setting=o.setting,
                 started_at=o.started_at,
-                value=model.measured_value(o),
+                value=value,
                 origin=o.origin.value,
                 client=o.client,
                 throttled_count=o.throttled_count,
@@ -382,8 +392,7 @@ class _Studied:
                 promised=_promised(model.value_metric, o, histories.get(o.context, ())),
                 reason=o.reason,
             )
-            for o in judged
-            if speaks_of_setting(model, o)
+            for o, value in zip(judged, self._expectations.measured(judged), strict=True)
         )
 
     @cached_property

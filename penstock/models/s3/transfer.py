@@ -243,9 +243,36 @@ class S3TransferModel(S3Choices[S3SettingT]):
         steady = observation.measures.get("steady_throughput_bytes_per_second", 0.0)
         if steady > 0 and size <= self.direction.unsplit_bytes:
             return steady
-        if steady <= 0 or observation.transferred_bytes >= size:
+        if not self._is_extrapolated(observation):
             return observation.throughput_bytes_per_second
-        return size / (object_seconds(observation) + size / steady)
+        return _extrapolated(observation, steady)
+
+    def _is_extrapolated(self, observation: Observation[S3SettingT]) -> bool:
+        """Whether only a part of an object was moved, and its steady rate is known."""
+        size = observation.context.payload_size_bytes
+        is_steady = observation.measures.get("steady_throughput_bytes_per_second", 0.0) > 0
+        return is_steady and self.direction.unsplit_bytes < size > observation.transferred_bytes
+
+    def comparable_values(self, fit: Fit, observations: Sequence[Observation[S3SettingT]]) -> Sequence[float]:
+        """The measured values, those of a part as the fit's law extends them to the whole object.
+
+        A probe may move full waves of requests only, while the last wave of a whole object may be nearly empty. What
+        that costs is in predictions, but not in an extrapolated rate.
+        """
+        values = [self.measured_value(observation) for observation in observations]
+        parts = [n for n, observation in enumerate(observations) if self._is_extrapolated(observation)]
+        posterior, demand = Posterior.from_state(fit.state), Demand()
+        for context in {observations[n].context for n in parts}:
+            mine = [n for n in parts if observations[n].context == context]
+            settings = list(dict.fromkeys(observations[n].setting for n in mine))
+            whole = self._transfers(context, settings, self._settled(fit, context, demand))
+            steady = replace(whole, is_steady=np.ones_like(whole.is_steady))
+            each = (answers.usual_rates(posterior, of, demand).tolist() for of in (whole, steady))
+            rates = dict(zip(settings, zip(*each, strict=True), strict=True))
+            for n in mine:
+                of_whole, of_steady = rates[observations[n].setting]
+                values[n] *= of_whole / _extrapolated(observations[n], of_steady)
+        return values
 
     @property
     def reported_measures(self) -> frozenset[str]:
@@ -522,6 +549,12 @@ class S3TransferModel(S3Choices[S3SettingT]):
             alone = _single(self._transfers(context, settings, replace(demand, object_count=1)))
             logs = _on_average(posterior, alone, alone.log_throughput(posterior.draws), demand)
         return np.asarray(size * np.exp(-logs).mean(axis=0), dtype=np.float64)
+
+
+def _extrapolated(observation: Observation[S3SettingT], steady: float) -> float:
+    """Bytes per second of a whole object that moves at this steady rate, with its beginning and end as observed."""
+    size = observation.context.payload_size_bytes
+    return size / (object_seconds(observation) + size / steady)
 
 
 def _on_average(posterior: Posterior, transfers: Transfers, log_usual: Array, demand: Demand) -> Array:

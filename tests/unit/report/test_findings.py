@@ -22,7 +22,7 @@ from penstock.report.markdown import escape, render_markdown
 from penstock.report.study import study
 from penstock.report.summary import advice_rows
 from penstock.units import MiB, number
-from penstock.vocabulary import Cost, Demand, Origin, Place
+from penstock.vocabulary import Cost, Demand, Estimate, Origin, Place
 from tests.factories import (
     CONTEXT,
     NOON,
@@ -33,6 +33,7 @@ from tests.factories import (
     an_observation,
     recommended,
 )
+from tests.unit.models.s3.upload_world import in_waves
 from tests.unit.report.materials import (
     HOUR,
     a_material,
@@ -55,6 +56,22 @@ def test_a_curve_goes_through_the_advised_setting_and_around_all_that_was_tried(
     expected = dict(zip(curve.knob_values, curve.expected, strict=True))[curve.advised]
     assert expected == advice.prediction["throughput_bytes_per_second"]
     assert all(e.low <= e.expected <= e.high for e in curve.expected)
+
+
+def test_a_probe_of_full_waves_is_judged_by_what_the_whole_object_would_take() -> None:
+    """Its prediction is of the whole, whose last wave is nearly empty: a right one would count as missed."""
+    size = 256 * MiB
+    whole = [in_waves(threads, n, size=size) for n, threads in enumerate((1, 2, 4, 6, 7, 10, 12, 14, 20, 24))]
+    (truth,) = (UPLOAD.model.measured_value(one) for one in whole if one.setting.thread_count == 10)
+    foreseen = Estimate(0.9 * truth, truth, 1.1 * truth)
+    part = dataclasses.replace(in_waves(10, len(whole), waves=3, size=size), foreseen=foreseen)
+    place = part.context.place
+    fit = UPLOAD.model.fit(place, [*whole, part], prior=None, seed=1)
+    material = a_material(observations={place: [*whole, part]}, fits=[fit], recommendations=[], histories={})
+    (found,) = (each for each in study(material).places if each.place == place)
+    assert UPLOAD.model.measured_value(part) > foreseen.high
+    assert (found.promised_coverage.within_count, found.promised_coverage.count) == (1, 1)
+    assert found.measured[-1].value == pytest.approx(truth, rel=0.05)
 
 
 def test_the_advice_that_stands_is_what_a_restarted_daemon_says() -> None:

@@ -28,6 +28,7 @@ from tests.unit.models.s3.upload_world import (
     a_setting,
     an_observation,
     history,
+    in_waves,
 )
 from tests.unit.models.told import told
 
@@ -376,6 +377,18 @@ def test_share_of_a_large_object_speaks_for_the_whole() -> None:
     fit = MODEL.fit(context.place, [probe], prior=None, seed=1)
     found = MODEL.predict(fit, context, a_setting(16), Demand())["throughput_bytes_per_second"]
     assert found.expected == pytest.approx(240e6, rel=0.15)
+
+
+def test_what_full_waves_measured_is_compared_as_the_whole_object_would_be() -> None:
+    """Of 32 parts ten threads move thirty in three waves and two in a fourth, which an extrapolated rate leaves out."""
+    whole = [in_waves(threads, n) for n, threads in enumerate((1, 2, 4, 6, 7, 10, 12, 14, 20, 24))]
+    part = in_waves(10, len(whole), waves=3)
+    fit = MODEL.fit(whole[0].context.place, [*whole, part], prior=None, seed=1)
+    truth = MODEL.measured_value(in_waves(10, 0))
+    assert MODEL.measured_value(part) > 1.2 * truth
+    of_whole, of_part = MODEL.comparable_values(fit, [whole[5], part])
+    assert of_whole == truth
+    assert of_part == pytest.approx(truth, rel=0.05)
 
 
 def test_small_objects_are_requests_per_second() -> None:

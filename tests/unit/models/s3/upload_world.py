@@ -118,6 +118,32 @@ def an_observation(
     )
 
 
+def in_waves(
+    threads: int, index: int, *, waves: int | None = None, size: int = 256 * MiB
+) -> Observation[S3UploadSetting]:
+    """A probe whose parts go in step, of the whole object or of so many full waves."""
+    setting, context = a_setting(threads), a_context(size=size)
+    parts = ceil(size / setting.part_size_bytes)
+    wave_seconds = 0.04 + setting.part_size_bytes / 15e6
+    sent = size if waves is None else waves * threads * setting.part_size_bytes
+    moving_seconds = wave_seconds * (waves or ceil(parts / threads))
+    return an_observation(
+        setting,
+        context=context,
+        index=index,
+        seconds=moving_seconds + 0.15,
+        transferred_bytes=sent,
+        measures={
+            "part_count": sent / setting.part_size_bytes,
+            "part_seconds_mean": wave_seconds,
+            "object_part_count": float(parts),
+            "steady_throughput_bytes_per_second": threads * setting.part_size_bytes / wave_seconds,
+            "create_seconds": 0.05,
+            "complete_seconds": 0.1,
+        },
+    )
+
+
 DESIGN = [
     a_setting(*pair) for pair in ((4, 8), (16, 8), (64, 8), (200, 8), (48, 16), (32, 8), (90, 5), (40, 12))
 ]

@@ -148,7 +148,7 @@ class _Way:
         return [fmean(speeds), top, pstdev(speeds)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Place:
     """Both directions, by what is done."""
 
@@ -262,8 +262,9 @@ def _answer(records: Records) -> Sequence[str]:
     if not records.is_here:
         harvard, mit = (1e3 * PLACES[name].round_trip_seconds for name in ("harvard", "mit"))
         found.append(
-            f"Harvard and MIT are in one city, and their writes give round trips of {harvard:.0f} and {mit:.0f} ms: "
-            "what differs is the way, not the distance. The poor peering that the study supposes need not do more."
+            f"Harvard and MIT are in one city, but their writes are as slow as round trips of {harvard:.0f} and "
+            f"{mit:.0f} ms. That is a difference of routes, not of distance; the poor peering that the study supposes "
+            "would explain it."
         )
     elif len(places) == 1:
         found.append(
@@ -282,7 +283,9 @@ def _distance_sentences(places: Sequence[_Place]) -> list[str]:
         return []
     latencies = [seconds for seconds, _ in known]
     if max(latencies) < _FURTHER * min(latencies):
-        return ["A single byte comes as soon to all places: they lie too close to tell what distance does."]
+        return [
+            "A read of one byte takes as long from all places: they are too close to tell what distance does."
+        ]
     found = []
     for kind in _KINDS:
         points = [(latency, median(s)) for latency, place in known if (s := place.ways[kind].seconds)]
@@ -294,15 +297,17 @@ def _distance_sentences(places: Sequence[_Place]) -> list[str]:
 def _slope_sentence(kind: str, points: Sequence[tuple[float, float]]) -> str:
     """From pairs of seconds for a byte and for a megabyte; the former must not all be equal."""
     trips = linear_regression(*zip(*points, strict=True)).slope
-    told = f"For each millisecond that a byte takes longer, a {kind} of 1 MB takes {trips:.1f} ms longer"
+    told = f"For each millisecond that a read of one byte takes longer, a {kind} of 1 MB takes {trips:.1f} ms longer"
     if len(points) < _PLACE_COUNT_MIN:
-        return f"{told}; two places do not tell whether that is distance alone."
+        return f"{told}. Two places do not tell whether that is distance alone."
     explained = correlation(*zip(*points, strict=True)) ** 2
     told += f", which explains {100 * explained:.1f} % of how places differ"
     if explained < _EXPLAINED_MIN or trips < _TRIPS_MIN:
-        return f"{told}: more than distance makes them differ."
+        return f"{told}. More than distance makes them differ."
     window = 1e-3 * MB / (trips - 1.0)
-    return f"{told}: it is the round trip, taken so many times, as with {window:.0f} KB under way on a connection."
+    return (
+        f"{told}. That is a round trip for every {window:.0f} KB, the window of a connection, and one more."
+    )
 
 
 def _line_sentences(places: Sequence[_Place]) -> list[str]:
@@ -319,33 +324,38 @@ def _line_sentences(places: Sequence[_Place]) -> list[str]:
     if others:
         found.append(
             f"{'Elsewhere e' if slow else 'E'}ight requests at once carry {min(others):.1f} to {max(others):.1f} times "
-            "as much as one: each connection is the limit, and more of them carry more."
+            "as much as one: a single connection does not use all there is."
         )
     if slow:
         listed = ", ".join(f"{name} {ratio:.1f}" for name, ratio in slow.items())
         found.append(
-            f"Eight at once carry only so many times as much as one: {listed}. There the line, the host or the store "
-            "is the limit, and more connections help little."
+            f"Eight requests at once carry only a few times as much as one: {listed}. There the line, the host or the "
+            "store is the limit, and more connections help little."
         )
     return found[::-1]
 
 
 def _fetch_sentences(places: Sequence[_Place]) -> list[str]:
-    """How much of a read is the service's own time, if that is much of it."""
-    fetched = [
-        seconds
+    """How much later a megabyte begins than a byte, if that is much of a read, and whether reads are slower for it."""
+    fetched = {
+        place: seconds
         for place in places
         if (read := place.ways["read"]).seconds
         and (seconds := read.fetch_seconds) is not None
         and seconds > _FETCH_SHARE_MIN * median(read.seconds)
-    ]
+    }
     if not fetched:
         return []
-    sentence = (
-        f"The answer to a read of 1 MB begins {format_seconds(median(fetched))} later than that to one of a byte: the "
-        "service's own time, and why reads are slower than writes."
+    told = (
+        f"The answer to a read of 1 MB begins {format_seconds(median(fetched.values()))} later than that to one of a "
+        "byte: the service needs that time"
     )
-    return [sentence]
+    is_slower = all(
+        median(place.ways["read"].seconds) > median(written)
+        for place in fetched
+        if (written := place.ways["write"].seconds)
+    )
+    return [f"{told}, and reads are slower than writes." if is_slower else f"{told}."]
 
 
 EXPERIMENTS: Sequence[Experiment] = (

@@ -26,6 +26,7 @@ from penstock.probes.sqs.queue_application import QueueDrive
 _GUIDE_HOST = Conduct(
     sender_count=14, receiver_count=16, deleter_count=16, receive_window=100_000, long_polls=True
 )
+_WAITING_RATIO = 1.5  # times what a request takes one thread alone; beyond it, threads wait for something
 _MESSAGE_COUNT = 10_000
 _SHORT_MESSAGE_COUNT = 60
 
@@ -58,10 +59,10 @@ def _ten_thousand_quantities(records: Records) -> Quantities:
         record = records.get(f"received/{name}")
         if record is None or "sent_after_seconds" not in record.values:
             continue
-        scale = _MESSAGE_COUNT / max(record.values["deleted_count"], 1.0)
-        sent = record.values["sent_after_seconds"]
-        values[f"ten-thousand.send-{trial}"] = scale * sent
-        values[f"ten-thousand.{fact}"] = scale * (record.values["duration_seconds"] - sent)
+        sent, deleted = (_MESSAGE_COUNT / max(record.values[f"{n}_count"], 1.0) for n in ("sent", "deleted"))
+        seconds = record.values["sent_after_seconds"]
+        values[f"ten-thousand.send-{trial}"] = sent * seconds
+        values[f"ten-thousand.{fact}"] = deleted * (record.values["duration_seconds"] - seconds)
     return values
 
 
@@ -76,23 +77,29 @@ def _ten_thousand_plots(records: Records) -> Sequence[Plot]:
 
 def _ten_thousand_answer(records: Records) -> Sequence[str]:
     values = _ten_thousand_quantities(records)
+    one, batch = records.get("received/one"), records.get("received/batch")
     sentences = []
+    counts = {round(record.values["deleted_count"]) for record in (one, batch) if record}
+    if values and counts != {_MESSAGE_COUNT}:
+        listed = " and ".join(f"{count:,}" for count in sorted(counts))
+        sentences.append(f"These are times of {listed} messages, multiplied to {_MESSAGE_COUNT:,}.")
     if {"ten-thousand.receive-one", "ten-thousand.receive-256"} <= values.keys():
-        one, batch = values["ten-thousand.receive-one"], values["ten-thousand.receive-256"]
+        share = values["ten-thousand.receive-256"] / values["ten-thousand.receive-one"]
         sentences.append(
-            "Receiving and deleting one by one takes two requests for each message, in batches hardly more than "
-            f"one: {100 * batch / one:.0f} % of the time (published: 50 %). With deletes in batches of ten, too, ten "
-            "thousand messages take two thousand requests."
+            "Received one by one, each message takes a receive and a delete; received in batches, hardly more than the "
+            f"delete: {100 * share:.0f} % of the time (published: 50 %). With receives and deletes in batches of ten, "
+            "ten thousand messages would take two thousand requests."
         )
     if "ten-thousand.send-1" in values:
         sentences.append(
-            f"Ten senders instead of one would take a tenth of the {values['ten-thousand.send-1']:.0f} s, as long as "
-            "nothing but the time of a request limits them."
+            f"Ten senders would take a tenth of the {values['ten-thousand.send-1']:,.0f} s of one, if nothing but the "
+            "time of a request limits them."
         )
-    if (record := records.get("received/one")) and len(record.arrivals) > 1:
-        later = [float(b > a) for a, b in pairwise(record.arrivals)]
+    if one and len(one.arrivals) > 1:
+        later = [float(b > a) for a, b in pairwise(one.arrivals)]
         sentences.append(
-            f"{100 * fmean(later):.0f} % of the messages came after one that was sent before them."
+            f"Of the first {len(one.arrivals):,} messages, {100 * fmean(later):.0f} % were sent later than the one "
+            "received before them; it would be all of them from a queue in order, and half from one without any."
         )
     return sentences
 
@@ -151,21 +158,39 @@ def _guide_answer(records: Records) -> Sequence[str]:
     """A request takes time, and so does each message in it: two throughputs determine both."""
     values = _guide_quantities(records)
     one, batch = values.get("single.one", 0.0), values.get("batch.one", 0.0)
-    if not 0.0 < one < batch:
+    if not one or not batch:
         return []
     threads, size = _GUIDE_HOST.sender_count, RECEIVE_MESSAGE_COUNT_MAX
+    carried = f"{threads} threads carried {one:,.0f} messages a second one by one, {batch:,.0f} in batches of {size}"
+    if batch <= one:
+        return [f"{carried}: batches brought nothing here."]
     single_ms, batch_ms = 1e3 * threads / one, 1e3 * threads * size / batch
     message_ms = max(0.0, (batch_ms - single_ms) / (size - 1))
-    request_ms = single_ms - message_ms
-    where = "two processes that share them" if records.is_here else "twice the threads"
-    return [
-        (
-            f"Two numbers say it all: {request_ms:.0f} ms for a request and {message_ms:.0f} ms for each message in "
-            f"it. So {threads} threads carry {one:,.0f} messages a second one by one and {batch:,.0f} in batches of "
-            f"{size}; by this law batches of {size} reach {100 * size * message_ms / batch_ms:.0f} % of what batches "
-            f"without a bound would. Two hosts are {where} here."
-        )
-    ]
+    law = (
+        f"{carried}. That is as with {single_ms - message_ms:.0f} ms for a request and {message_ms:.0f} ms for each "
+        f"message in it; larger batches, if there were any, could carry at most {batch_ms / (size * message_ms):.1f} "
+        f"times as much as those of {size}."
+        if message_ms
+        else f"{carried}: further messages in a request cost nothing here."
+    )
+    hosts = (
+        f"Two hosts are two processes with {threads} threads each"
+        if records.is_here
+        else "Two hosts are twice the threads"
+    )
+    return [law, *_waiting_sentence(values, single_ms), f"{hosts} here."]
+
+
+def _waiting_sentence(values: Quantities, single_ms: float) -> list[str]:
+    """Where many threads wait longer for a request than one alone, the time of a request is not all that limits."""
+    alone_ms = values.get("request.latency")
+    if alone_ms is None or single_ms < _WAITING_RATIO * alone_ms:
+        return []
+    told = (
+        f"One thread alone takes {alone_ms:.0f} ms for a request, so most of those {single_ms:.0f} ms are waiting: "
+        "this host, its processes or the service are the limit."
+    )
+    return [told]
 
 
 EXPERIMENTS: Sequence[Experiment] = (

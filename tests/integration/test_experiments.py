@@ -164,7 +164,7 @@ def test_places_are_measured_each_by_itself_and_compared(
     assert report(far, "--output", str(taken)).exit_code == 0
     document = json.loads(report(house, "--with", str(taken), "--json").stdout)
     assert [row[0] for row in document["tables"][0]["rows"]] == ["oregon", "here"]
-    assert "two places do not tell" in " ".join(document["answers"])
+    assert "Two places do not tell" in " ".join(document["answers"])
 
 
 def test_another_host_is_read_from(endpoints: dict[str, str], tmp_path: Path) -> None:

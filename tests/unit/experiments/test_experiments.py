@@ -472,6 +472,40 @@ def test_what_was_offered_is_said_where_latencies_stand_side_by_side() -> None:
     assert planned.startswith("As planned, with 50 messages a second to send,")
 
 
+def said_of_threads(*, alone: float, one: float, batch: float) -> str:
+    """After a minute of so many messages a second by one thread, by fourteen, and by fourteen in batches."""
+    found = [
+        replace(
+            a_record(f"guide/{name}"),
+            samples=[{"at_seconds": float(n), "deleted_count": rate} for n in range(60)],
+        )
+        for name, rate in (("one-host", one), ("batch", batch))
+    ]
+    values = {"sent_count": 60.0 * alone, "duration_seconds": 60.0}
+    found.append(replace(a_record("guide/one-thread"), values=values))
+    return " ".join(EXPERIMENTS["producer-consumer"].answers(Records(found, is_here=True)))
+
+
+def test_what_threads_wait_for_is_not_called_the_time_of_a_request() -> None:
+    """Fourteen threads with 55 ms each are held by something, if one alone takes 13."""
+    said = said_of_threads(alone=77.0, one=253.0, batch=1418.0)
+    assert "One thread alone takes 13 ms for a request, so most of those 55 ms are waiting" in said
+    assert "are waiting" not in said_of_threads(alone=50.0, one=700.0, batch=2500.0)
+    assert "batches brought nothing here" in said_of_threads(alone=50.0, one=700.0, batch=650.0)
+
+
+def test_what_is_multiplied_to_ten_thousand_messages_says_so() -> None:
+    """Sends by those that were sent, and what follows by those that were deleted."""
+    values = {"sent_count": 60.0, "deleted_count": 30.0, "sent_after_seconds": 0.6, "duration_seconds": 2.6}
+    run = Records([replace(a_record("received/one"), values=values)], is_here=True)
+    experiment = EXPERIMENTS["queue-ten-thousand"]
+    assert experiment.quantities(run) == {
+        "ten-thousand.send-1": pytest.approx(100.0),
+        "ten-thousand.receive-one": pytest.approx(2.0 * 10_000 / 30),
+    }
+    assert experiment.answers(run)[0] == "These are times of 30 messages, multiplied to 10,000."
+
+
 def test_two_thread_counts_name_no_best_one() -> None:
     """Neither by size, nor by distance; what one request takes at either end is said all the same."""
     found = [

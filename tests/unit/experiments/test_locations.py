@@ -57,8 +57,8 @@ def test_distance_is_named_where_the_round_trip_is_all() -> None:
     places = [a_place(f"p{ms}", round_trip=1e-3 * ms, round_trips=16.0) for ms in (1, 20, 80, 150)]
     said = said_of(*places)
     assert "a read of 1 MB takes 16.0 ms longer, which explains 100.0 %" in said
-    assert "as with 67 KB under way" in said
-    assert "each connection is the limit" in said
+    assert "a round trip for every 67 KB" in said
+    assert "a single connection does not use all there is" in said
     assert "This is one place" not in said
 
 
@@ -69,8 +69,8 @@ def test_more_than_distance_is_named_where_something_else_holds_a_place() -> Non
         a_place("mid", round_trip=0.06),
         a_place("far", round_trip=0.1),
     )
-    assert "more than distance makes them differ" in said
-    assert "it is the round trip" not in said
+    assert "More than distance makes them differ" in said
+    assert "a round trip for every" not in said
 
 
 def test_a_line_that_eight_connections_do_not_fill_better_is_named() -> None:
@@ -78,7 +78,7 @@ def test_a_line_that_eight_connections_do_not_fill_better_is_named() -> None:
     said = said_of(a_place("thin", round_trip=0.02, line=3e6), a_place("wide", round_trip=0.1))
     assert "reads from thin 1.1, writes from thin 1.1. There the line" in said
     assert "Elsewhere eight requests at once carry 8.0 to 8.0 times" in said
-    assert "two places do not tell" in said
+    assert "Two places do not tell" in said
 
 
 def test_one_place_says_how_to_compare_it() -> None:
@@ -88,6 +88,31 @@ def test_one_place_says_how_to_compare_it() -> None:
     assert "For each millisecond" not in said
     near = said_of(a_place("a", round_trip=0.02), a_place("b", round_trip=0.021))
     assert "too close to tell" in near
+
+
+def begun_after(seconds: float, *, read: float, write: float) -> str:
+    """Of a place whose megabytes begin so much later than single bytes, and take so long."""
+    found = []
+    for kind, size, first, longest in (
+        ("read", "1B", 0.02, 0.02),
+        ("read", "1MB", 0.02 + seconds, read),
+        ("write", "1MB", 0.0, write),
+    ):
+        values = {
+            "latency_seconds_mean": longest,
+            "latency_seconds_p99": longest,
+            "first_byte_seconds_mean": first,
+        }
+        label = f"here/{kind}/{size}/0"
+        found.append(Record(label=label, started_at="2026-01-01T00:00:00+00:00", values=values))
+    return said_of(found)
+
+
+def test_reads_that_are_faster_are_not_said_to_be_slower() -> None:
+    """Even where the service needs its time before it answers."""
+    assert "begins 30 ms later" in begun_after(0.03, read=0.06, write=0.1)
+    assert "slower than writes" not in begun_after(0.03, read=0.06, write=0.1)
+    assert "slower than writes" in begun_after(0.05, read=0.2, write=0.1)
 
 
 def report(directory: Path, *words: str) -> Result:

@@ -30,6 +30,7 @@ from penstock.experiments.experiment import (
     shares,
     upload_step,
 )
+from penstock.units import counted
 
 # Reads and writes at random times
 
@@ -37,7 +38,7 @@ from penstock.experiments.experiment import (
 _COMPARED_HOURS = (10.0, 16.0)  # UTC, of single bytes: p < 0.0001
 _CLUSTER_READ_COUNT_MIN = 100
 PAIR_COUNT_MIN = 10  # of one size, to tell how successive requests correlate, or how hours differ
-_TAIL_PAIR_COUNT_MIN = 50  # fewer than a hundred requests have no 99th percentile
+_TAIL_PAIR_COUNT_MIN = 100  # the first answers of fewer pairs have no 99th percentile
 _DRAW_COUNT = 100
 INTERVAL_REACH = 1.645  # standard errors from the middle to an end of a 90 % interval
 _STUDY_TEST_COUNT = 107_556  # 5.8
@@ -232,7 +233,7 @@ def _poisson_grids(records: Records) -> Sequence[Grid]:
             cuts = [quantile(speeds, share) for share in (0.05, 0.5, 0.95)] if speeds else [None] * 3
             row += [len(speeds), *cuts]
         rows.append(row)
-    cut = ("5 % below", "median", "5 % above")
+    cut = ("5 % are below", "median", "5 % are above")
     return [Grid(title="By size, KB/s", headings=("size", "reads", *cut, "writes", *cut), rows=rows)]
 
 
@@ -356,7 +357,7 @@ def _poisson_answer(records: Records) -> Sequence[str]:
         sentences.append(_hedge_sentence(pairs))
     elif records.is_here:
         sentences.append(
-            f"{len(pairs)} pairs of single bytes are too few to say what a second request is worth."
+            f"{counted(len(pairs), 'pair')} of single bytes are too few to say what a second request is worth."
         )
     sentences += _hour_sentences(records)
     large = _speeds(records, "read", "100MB")
@@ -366,7 +367,7 @@ def _poisson_answer(records: Records) -> Sequence[str]:
     if records.is_here and (addresses := records.addresses()):  # the lab's are made up
         sentences.append(
             f"{_addresses(len(addresses))} answered {sum(row.request_count for row in addresses)} requests (the study: "
-            f"10 in six weeks), {addresses[0].address} most of them: {addresses[0].request_count}."
+            f"10 addresses in six weeks); {addresses[0].address} answered {addresses[0].request_count} of them."
         )
     return [*sentences, *_trouble_sentences(records)]
 
@@ -375,15 +376,16 @@ def _together_sentences(records: Records, pairs: Sequence[tuple[float, float]]) 
     """Whether one of two large reads is slow alone, as far as the interval tells."""
     if len(pairs) < PAIR_COUNT_MIN:
         return [
-            f"{len(pairs)} pairs of reads of 100 MB are too few to say whether one is slow alone."
+            f"{counted(len(pairs), 'pair')} of reads of 100 MB are too few to say whether one is slow alone."
         ] * records.is_here
     low, high = correlation_between(pairs)
-    advice = "whether one is slow alone is not told apart"
+    advice = "That does not tell whether a second request would be faster than a slow one"
     if low > 0.5:
-        advice = "both are slow or neither: drop the second"
+        advice = "Where one is slow the other is, too: a second request brings little"
     elif high < 0.5:
-        advice = "one may be slow alone: keep both"
-    return [f"Of two reads of 100 MB (r = {correlation(pairs):.2f}, {low:.2f} to {high:.2f}) {advice}."]
+        advice = "One may be slow alone: a second request may be faster"
+    r = f"r = {correlation(pairs):.2f}, {low:.2f} to {high:.2f}"
+    return [f"The speeds of two reads of 100 MB in succession correlate ({r}). {advice}."]
 
 
 def _hour_sentences(records: Records) -> list[str]:
@@ -401,8 +403,9 @@ def _hour_sentences(records: Records) -> list[str]:
     test = stats.ttest_ind(first, second, equal_var=False)
     return [
         (
-            f"Reads at 10 and at 16 UTC are {abs(test.statistic):.1f} standard errors apart, p = {test.pvalue:.2g} "
-            f"(the study: significant, p < 0.0001{'' if records.is_here else '; the days of the lab have no hours'})."
+            f"Reads of one byte at 10 and at 16 UTC are {abs(test.statistic):.1f} standard errors apart, p = "
+            f"{test.pvalue:.2g}. The study found p < 0.0001"
+            f"{'.' if records.is_here else '; in the lab all hours are alike.'}"
         )
     ]
 
@@ -411,9 +414,9 @@ def _cluster_sentence(records: Records, speeds: Sequence[float]) -> str:
     """What explains five clusters of large reads: in the lab the study's windows, here what was measured."""
     if not records.is_here:
         return (
-            "Five clusters of 100 MB reads are what a window of 65,535 bytes makes of five distances: 65,535 B in 4, "
-            "5, 6, 8 and 10 ms are 16.4, 13.1, 10.9, 8.2 and 6.6 MB/s, and nine addresses answered. The two "
-            "milliseconds that were added on 10 April took a third of it for the same reason."
+            "A window of 65,535 bytes would explain the study's five clusters of 100 MB reads by five distances: 4, 5, "
+            "6, 8 and 10 ms there and back give 16.4, 13.1, 10.9, 8.2 and 6.6 MB/s. It would also explain why two more "
+            "milliseconds, from 10 April on, took a third of the throughput. The lab has one distance."
         )
     if len(speeds) < _CLUSTER_READ_COUNT_MIN:
         return f"{len(speeds)} reads of 100 MB are too few to tell clusters: {_CLUSTER_READ_COUNT_MIN} are needed."
@@ -421,8 +424,8 @@ def _cluster_sentence(records: Records, speeds: Sequence[float]) -> str:
     heaps, addresses = peak_count(speeds), len(records.addresses())
     return (
         f"{len(speeds)} reads of 100 MB form {heaps} cluster{'s' * (heaps != 1)} between {low:.1f} and {high:.1f} MB/s "
-        f"(the study: five), and {_addresses(addresses)} answered. A window of 65,535 bytes, which held the study's, "
-        f"would have allowed {65_535 / 1e6 / (high * 1e-3):.1f} ms there and back for the fastest."
+        f"(the study: five), and {_addresses(addresses)} answered. With the window of 65,535 bytes that limited the "
+        f"study's reads, {high:.1f} MB/s would take {65_535 / 1e6 / (high * 1e-3):.1f} ms there and back."
     )
 
 
@@ -441,12 +444,12 @@ def _trouble_sentences(records: Records) -> list[str]:
     checked = (
         f"{wrong:.0f} of {right + wrong:.0f} writes arrived with another checksum than they were sent with"
         if right
-        else "this store's ETags are no MD5 of what was written, so that write errors cannot be told by them"
+        else "this store's ETags are no MD5 of what was written, so that they do not show write errors"
     )
     return [
         (
-            f"{_retry_count(writes):.0f} writes and {_retry_count(reads):.0f} reads were to be tried again, and "
-            f"{checked}. In the table these are counted for {_STUDY_TEST_COUNT:,} tests, as many as the study made."
+            f"{_retry_count(writes):.0f} writes and {_retry_count(reads):.0f} reads had to be tried again; {checked}. "
+            f"The table multiplies these to the {_STUDY_TEST_COUNT:,} tests of the study, with each pair as one test."
         )
     ]
 
@@ -464,13 +467,12 @@ def _hedge_sentence(pairs: Sequence[tuple[float, float]]) -> str:
     ]
     share = fmean([float(seconds > after) for seconds in single])
     tail, hedged_tail = quantile(single, 0.99), quantile(hedged, 0.99)
-    worth = "that is the one worth sending" if hedged_tail < tail else "which is worth nothing here"
     usd = S3_TARIFF.usd(read_request_count=1_000_000)
     return (
-        f"Two requests at once, and the first answer taken: the 99th percentile falls from {1e3 * tail:.0f} to "
-        f"{1e3 * quantile(first_of_two, 0.99):.0f} ms at twice the price. A second one after {1e3 * after:.0f} ms, "
-        f"when 95 % have answered, brings {1e3 * hedged_tail:.0f} ms for {100 * share:.0f} % more requests, "
-        f"${share * usd:.2f} more for a million reads where the other way takes ${usd:.2f} more: {worth}."
+        f"99 of 100 reads of one byte take at most {1e3 * tail:.0f} ms. Of two requests at once the first answer takes "
+        f"at most {1e3 * quantile(first_of_two, 0.99):.0f} ms, for ${usd:.2f} more per million reads. With a second "
+        f"request only after {1e3 * after:.0f} ms, when 95 % have answered, it takes {1e3 * hedged_tail:.0f} ms, for "
+        f"${share * usd:.2f} more ({100 * share:.0f} % more requests)."
     )
 
 

@@ -216,8 +216,8 @@ def _without_tls(records: Records) -> dict[str, dict[int, float]]:
 def _tls_by_size(records: Records) -> list[str]:
     return [
         f"Without TLS objects of {min(by_size)} KB go {by_size[min(by_size)] / 100:.1f} times as fast and those of "
-        f"{max(by_size)} KB {by_size[max(by_size)] / 100:.1f} times, over all thread counts, {world} (the study: "
-        "twice at 1 KB, and less the larger they are)."
+        f"{max(by_size)} KB {by_size[max(by_size)] / 100:.1f} times, averaged over thread counts ({world}). The study "
+        "found twice at 1 KB, and less with larger objects."
         for world, by_size in _without_tls(records).items()
     ]
 
@@ -228,10 +228,10 @@ def _grid_answer(records: Records) -> Sequence[str]:
     small, large = (grid_curve(records, world, 1) for world in ("m1.xlarge", "cc1.4xlarge"))
     if small and large:
         found.append(
-            f"At 1 KB cc1.4xlarge carries {_most(large):.1f} MiB/s and m1.xlarge {_most(small):.1f}. The study had it "
-            "the other way round up to 16 KB, in a drawing without figures, and not why: the lab has none of it."
+            f"At 1 KB cc1.4xlarge carries {_most(large):.1f} MiB/s and m1.xlarge {_most(small):.1f}. In the study "
+            "m1.xlarge was faster up to 16 KB. It does not say why, and the lab does not show it."
         )
-    return [*found, "A megabyte of this study has 1,048,576 bytes, here as there."] if found else []
+    return [*found, "MB in the figures of this study are 1,048,576 bytes."] if found else []
 
 
 def _law_of_the_lab() -> str:
@@ -239,18 +239,17 @@ def _law_of_the_lab() -> str:
         return math.sqrt((latency_seconds + kib * KiB / rate) / (latency_seconds * coherency))
 
     rate, sentences = COLO_HTTP.connection_rate_bytes_per_second, []
-    for name, link in (("TLS", COLO_HTTPS), ("plain", COLO_HTTP)):
+    for name, link in (("with TLS", COLO_HTTPS), ("without", COLO_HTTP)):
         latency = link.round_trips_per_request * link.round_trip_seconds + link.service_latency_seconds_median
         counts = [best(kib, latency, link.latency_coherency, rate) for kib in (1, 128, 2048)]
         sentences.append(
-            f"{name}: {counts[0]:.0f} threads at 1 KB, {counts[1]:.0f} at 128 KB, {counts[2]:.0f} at 2 MB, before "
-            "the network is full"
+            f"{name} {counts[0]:.0f} threads at 1 KB, {counts[1]:.0f} at 128 KB and {counts[2]:.0f} at 2 MB"
         )
     return (
-        "The best thread count is a matter of the host first: each request delays the others a little, and the root "
-        "of 1 over that delay is the best count where objects are small. Size multiplies it by the root of 1 + its "
-        "time on the wire over its latency. Distance alone does not move it: twice the round trip is twice the "
-        "latency at any count. " + "; ".join(sentences) + ". Powers of two hide the rest."
+        "In the lab's law requests in flight delay each other. With small objects the best thread count is one over "
+        "the root of that delay; with larger ones more, by the root of one plus the time on the wire over the latency. "
+        "Distance alone does not move it, because it is in the latency of any count. So, while the network is not "
+        f"full, the best are {'; '.join(sentences)}. The tables have powers of two only."
     )
 
 

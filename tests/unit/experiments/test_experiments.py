@@ -218,6 +218,15 @@ def test_a_few_pairs_say_nothing_of_what_goes_with_what() -> None:
     ]
 
 
+def test_the_first_answers_of_a_few_pairs_have_no_99th_percentile() -> None:
+    """Two requests at once are one draw: that of sixty pairs would be the slowest of sixty."""
+    answers = EXPERIMENTS["poisson-probes"].answers
+    assert "60 pairs of single bytes are too few" in answers(Records(of_pairs(60), is_here=True))[0]
+    assert (
+        "Of two requests at once the first answer takes" in answers(Records(of_pairs(100), is_here=True))[0]
+    )
+
+
 def test_what_rests_on_repetitions_has_its_interval() -> None:
     """On the page, on the command line, and in the advice that is drawn from it."""
     experiment = EXPERIMENTS["poisson-probes"]

@@ -166,6 +166,8 @@ WORLDS: dict[str, World | Paths] = {
     "queue": QUEUE,
     "queue-east": QUEUE_EAST,
     "queue-west": QUEUE_WEST,
+    "queue-near": QUEUE_EAST,  # the ends of the short form
+    "queue-far": QUEUE_WEST,
     "queue-2007": QUEUE_2007,
     "queue-guide": QUEUE_GUIDE,
     "hdd": (HDD, None),

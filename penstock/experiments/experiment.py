@@ -143,6 +143,7 @@ class Records:
         self.is_here = is_here
         self.is_short = is_short
         self._by_label = {record.label: record for record in records if record.reason is None}
+        self.troubles = {record.label: record.reason for record in records if record.reason is not None}
 
     def __len__(self) -> int:
         return len(self._by_label)
@@ -255,6 +256,7 @@ SCALED_DOWN = (
     "This was the short form, with fewer requests and smaller objects than the study: it shows that the experiment "
     "works here. Its differences from the published figures say nothing about the services."
 )
+SHORT_FORM = "short form"
 TOO_LITTLE = "This run measured too little to answer what the study left open."
 
 Quantities = Mapping[str, float]
@@ -286,11 +288,16 @@ class Experiment:
     def answers(self, records: Records) -> Sequence[str]:
         """The answers; for real services those that this run supports, or that it measured too little."""
         found = self.answer(records) or ([TOO_LITTLE] if records.is_here else [])
-        return [SCALED_DOWN, *found] if records.is_short else found
+        return [*[SCALED_DOWN] * records.is_short, *found, *_trouble_sentences(records)]
 
     def tables(self, records: Records) -> Sequence[Grid]:
-        """Tables of what was measured."""
-        return self.grids(records) if len(records) else ()
+        """Tables of what was measured; titles have the sizes of the study, which the short form does not."""
+        grids = self.grids(records) if len(records) else ()
+        return (
+            [replace(grid, title=f"{grid.title} ({SHORT_FORM})") for grid in grids]
+            if records.is_short
+            else grids
+        )
 
     def cost(self, form: Form, *, with_far: bool = True) -> Cost:
         """The most that it costs on real services, at both ends or only at this one."""
@@ -299,6 +306,13 @@ class Experiment:
             if with_far or not step.is_far:
                 total = total + step.cost_of_all + Cost(duration_seconds=step.wait_seconds)
         return total
+
+
+def _trouble_sentences(records: Records) -> list[str]:
+    """How many steps have no figure, and why the first has none."""
+    for label, reason in records.troubles.items():
+        return [f"{counted(len(records.troubles), 'step')} measured nothing; the first, {label}: {reason}."]
+    return []
 
 
 def upload_step(

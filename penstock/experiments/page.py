@@ -9,7 +9,7 @@ from importlib import resources
 from pathlib import Path
 
 from penstock.experiments.archive import measured
-from penstock.experiments.experiment import Experiment, Plot, Records
+from penstock.experiments.experiment import SHORT_FORM, Experiment, Plot, Records
 from penstock.experiments.facts import Fact, Kind, Relation, Verdict, counts, facts_of
 from penstock.experiments.table import EXPERIMENTS, STUDIES
 from penstock.report.chart import Layer, Line, Point, draw, linear_axis, log_axis
@@ -30,11 +30,12 @@ class Comparison:
     # 90 % intervals, if the figure is based on repetitions.
     lab_interval: tuple[float, float] | None = None
     measured_interval: tuple[float, float] | None = None
+    is_short: bool = False  # the lab's figures are of the short form, which is not to reproduce any
 
     @property
     def verdict(self) -> Verdict:
         """The verdict on the lab."""
-        return self.fact.judged(self.lab)
+        return Verdict.NOT_MEASURED if self.is_short else self.fact.judged(self.lab)
 
     def cells(self) -> tuple[str, ...]:
         """The cells of its row."""
@@ -83,6 +84,7 @@ def compare(experiment: Experiment, lab: Records, here: Records) -> list[Compari
             measured=values_here.get(fact.name),
             lab_interval=ends.get(fact.name),
             measured_interval=ends_here.get(fact.name),
+            is_short=lab.is_short,
         )
         for fact in facts_of(experiment.name)
     ]
@@ -155,9 +157,10 @@ def _figures_html(experiment: Experiment, runs: Mapping[str, Records]) -> list[s
     """Each figure as the study's text gives it, then on the same axes those of the lab and of this place."""
     beside: dict[str, list[tuple[str, Plot]]] = {}
     for name, records in runs.items():
+        words = f"{name}, {SHORT_FORM}" if records.is_short else name
         for plot in experiment.plots(records) if len(records) else ():
             if any(series.x for series in plot.series if not series.is_published):
-                beside.setdefault(plot.title, []).append((name, plot))
+                beside.setdefault(plot.title, []).append((words, plot))
     found = []
     for drawn in beside.values():
         alone = [(name, _only(plot, is_published=False)) for name, plot in drawn]

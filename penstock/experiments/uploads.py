@@ -269,7 +269,7 @@ def _bottleneck_answer(records: Records) -> Sequence[str]:
             f"connections. The network is none: it carries {network / 1e6:.0f} MB/s, and the faster client's "
             f"processors at most {processors / 1e6:.0f}."
         )
-    elif here := records.below("without/ram-disk/"):
+    elif records.is_here and (here := records.below("without/ram-disk/")):
         sentences.append(_limit_here(here))
     merges = _merges(records)
     if len(merges) > 1:

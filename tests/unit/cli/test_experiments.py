@@ -103,3 +103,11 @@ def test_a_short_run_in_the_lab_says_that_it_is_one(tmp_path: Path) -> None:
     for name in EXPERIMENTS:
         if name.startswith(("locations", "host")):
             assert measure("run", name, "--lab", "--short", "--directory", str(tmp_path)).exit_code == 0
+    assert "missed" not in ran.stdout
+    zones = measure("run", "sqs-zones", "--lab", "--short", "--directory", str(tmp_path))
+    assert zones.exit_code == 0, zones.output
+    assert "The same window of ten carried near" in zones.stdout
+    clients = measure("run", "upload-clients", "--lab", "--short", "--directory", str(tmp_path)).stdout
+    assert "Upload by client and file, MB/s (short form)" in clients
+    assert "rclone," in clients  # as one that would run
+    assert "rclone " not in clients  # and not as a column of figures that no rclone made

@@ -125,6 +125,16 @@ def test_a_run_that_measured_too_little_says_so() -> None:
         assert "250 Mbit/s" not in " ".join(sentences)
 
 
+def test_steps_that_measured_nothing_are_told_with_the_answers() -> None:
+    """A table with fewer rows or columns does not show that something is missing."""
+    missing = replace(a_record("client/s5cmd/16"), values={}, reason="s5cmd is not installed here")
+    for name, experiment in EXPERIMENTS.items():
+        said = experiment.answers(Records([missing], is_here=True))
+        assert (
+            said[-1] == "1 step measured nothing; the first, client/s5cmd/16: s5cmd is not installed here."
+        ), name
+
+
 def test_heaps_of_a_histogram_are_counted() -> None:
     """Five distances make five; one cloud is one."""
     chance = random.Random(15)

@@ -12,6 +12,7 @@ from typing import Any
 
 from penstock.analysis.schema import PLACE
 from penstock.operations.table import OPERATIONS
+from penstock.optimizer.verdict import LIMITS
 from penstock.report.difference import welch
 from penstock.report.figure import Table
 from penstock.report.markdown import markdown_tables
@@ -93,12 +94,14 @@ def _why(row: Row, peers: Sequence[Row]) -> str:
         median(peer[name] for peer in peers) for name in ("refused_fraction", "latency_seconds")
     )
     if row["refused_fraction"] > max(_REFUSED_FRACTION, 2 * refused):
-        return f"{row['refused_fraction']:.0%} of its requests are refused"
+        return f"{percent(row['refused_fraction'])} of its requests are refused"
     if row["client_cpu_fraction"] > _FULL_CPU_FRACTION:
-        return "its processor is full"
-    if latency > 0 and row["latency_seconds"] > _SLOWER_RATIO * latency:
-        return f"its requests take {row['latency_seconds'] / latency:.1f} times as long"
-    return "its requests take no longer: fewer are under way, or its network carries less"
+        return f"its probes keep a processor {percent(row['client_cpu_fraction'])} busy"
+    if latency <= 0:
+        return "not known: its requests were not timed"
+    longer = row["latency_seconds"] / latency
+    told = f"its requests take {longer:.1f} times as long as others'"
+    return told if longer > _SLOWER_RATIO else f"{told}: fewer are under way, or its network carries less"
 
 
 def _changes(days: Sequence[Row]) -> Iterator[dict[str, Any]]:
@@ -145,7 +148,7 @@ def rendered(found: Page, form: str) -> str:
     lead = (
         f"{counted(found['observation_count'], 'observation')} of {counted(found['host_count'], 'host')} in "
         f"{found['source']}; "
-        f"probes cost {money(found['usd'])} in the time that is there."
+        f"the probes in these files cost {money(found['usd'])}."
     )
     return (markdown_tables if form == "markdown" else render_tables)("The fleet", lead, list(_tables(found)))
 
@@ -160,14 +163,19 @@ def _rows(found: Page) -> Iterator[tuple[str, list[dict[str, str]]]]:
     yield (
         "Who is slow, and why",
         [
-            {**_where(row), "host": row["host"], "of the usual": percent(row["fraction"]), "why": row["why"]}
+            {
+                **_where(row),
+                "host": row["host"],
+                "of the median host": percent(row["fraction"]),
+                "why": row["why"],
+            }
             for row in found["slow_hosts"]
         ],
     )
     yield (
         "What changed, and where",
         [
-            {**_where(row), "since": row["day"], "of before": percent(row["ratio"])}
+            {**_where(row), "since": row["day"], "compared with before": percent(row["ratio"])}
             for row in found["changes"]
         ],
     )
@@ -220,5 +228,5 @@ def _place_words(row: Row) -> dict[str, str]:
         "set": advised,
         "over the SDK's default": gained,
         "expects (90 %)": expected,
-        "limit": row["bottleneck"] or "-",
+        "limit": LIMITS.get(row["bottleneck"], "not known"),
     }

@@ -82,6 +82,35 @@ def test_few_measurements_make_nobody_slow_and_no_change(found: tuple[Path, dict
     assert told["changes"] == []
 
 
+@pytest.mark.parametrize(
+    ("differs", "why"),
+    [
+        ({"refused_fraction": 0.123}, "12 % of its requests are refused"),
+        ({"client_cpu_fraction": 0.93}, "its probes keep a processor 93 % busy"),
+        ({"latency_seconds": 0.2}, "its requests take 2.0 times as long as others'"),
+        (
+            {"latency_seconds": 0.13},
+            "its requests take 1.3 times as long as others': fewer are under way, or its network carries less",
+        ),
+    ],
+)
+def test_a_slow_host_is_explained_by_what_was_measured(differs: dict[str, float], why: str) -> None:
+    """In numbers: requests that take a third longer do not take as long."""
+    usual = {"observation_count": 9, "value": 100.0, "payload_size_bytes": MiB} | {
+        "operation": "s3_upload",
+        "region": "r",
+        "instance_type": "t",
+        "service_class": "standard",
+        "refused_fraction": 0.0,
+        "client_cpu_fraction": 0.1,
+        "latency_seconds": 0.1,
+    }
+    hosts = [{**usual, "host": f"h{n}"} for n in range(4)]
+    slow = {**usual, "host": "slow", "value": 50.0, **differs}
+    told = page({"hosts": [*hosts, slow], "places": [], "fits": [], "days": [], "spent": []}, "here")
+    assert [(row["host"], row["why"]) for row in told["slow_hosts"]] == [("slow", why)]
+
+
 def test_hosts_of_several_places_are_counted_once_each(found: tuple[Path, dict[str, Any]]) -> None:
     """Not as many as the place with most has."""
     folder, answers = found

@@ -154,15 +154,16 @@ def _backlog_after_a_stop(queue: Queue, arrivals: float, deletes: float) -> Stud
     over = next(
         (at for at, left in zip(seconds, bounded, strict=True) if at > stop_seconds and left < 1.0), None
     )
-    words = (
-        f"with the window it is gone after {format_seconds(over)}"
+    end = format_seconds(seconds[-1])
+    held = (
+        f"the backlog is gone after {format_seconds(over)}"
         if over
-        else "the window keeps it from growing more"
+        else f"{number(bounded[-1])} wait after {end}"
     )
     return Study(
         title="The backlog after a stop of the deleters",
-        sentence=f"After {format_seconds(stop_seconds)} without deletes at {number(arrivals)} messages a second, as "
-        f"the physics has it: {words}; without it {number(free[-1])} wait after {format_seconds(seconds[-1])}.",
+        sentence=f"By the model, after {format_seconds(stop_seconds)} without deletes at {number(arrivals)} messages a "
+        f"second: with the receive window {held}; without it {number(free[-1])} wait after {end}.",
         x_name="after_seconds",
         y_name="backlog_message_count",
         traces=(
@@ -222,11 +223,13 @@ def _send_windows(queue: Queue) -> Study:
     ]
     goodputs = tuple(each["goodput_messages_per_second"] for each in predicted)
     here = queue.predict(queue.setting)["goodput_messages_per_second"].expected
-    half = next((w for w, g in zip(windows, goodputs, strict=True) if g.expected >= 0.5 * here), windows[0])
+    shares = {window: each.expected / here for window, each in zip(windows, goodputs, strict=True)}
+    few = next((window for window, share in shares.items() if share >= 0.5), windows[0])
+    told = " and ".join(f"{100 * shares[each]:.0f} % with {number(each)}" for each in (few, windows[-1]))
     return Study(
         title="Goodput against the send window",
-        sentence=f"Messages sent and not yet received: {number(advised)} are advised; half of the goodput is there "
-        f"with {number(half)}, and more than is advised brings no more.",
+        sentence=f"At most {number(advised)} messages sent and not yet received are advised. Of their goodput there is "
+        f"{told}.",
         x_name="send_window_message_count",
         y_name="goodput_messages_per_second",
         traces=(Trace(name="goodput", x=tuple(map(float, windows)), y=goodputs),),

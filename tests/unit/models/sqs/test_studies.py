@@ -14,6 +14,7 @@ from penstock.models.sqs.learning import drawn_costs
 from penstock.models.sqs.physics import Forecast
 from penstock.models.sqs.setting import SqsDeliverySetting
 from penstock.models.sqs.studies import Queue, backlog_after_a_stop, studies
+from penstock.units import number
 from penstock.vocabulary import Context, Demand, Place
 
 LOOP = DeleteLoop(arrival_rate_per_second=80, delete_rate_per_second=100, visibility_timeout_seconds=30)
@@ -77,6 +78,17 @@ def test_a_queue_shows_load_collapse_backlog_and_window() -> None:
     assert heals.y[0].expected > heals.y[-1].expected
     assert lasts.y[0].expected > lasts.y[-1].expected
     assert window.traces[0].y[0].expected < window.traces[0].y[-1].expected
+    advised = MODEL.predict(fit, CONTEXT, setting, Demand())["goodput_messages_per_second"].expected
+    (line,) = window.traces
+    shares = [
+        f"{100 * y.expected / advised:.0f} % with {number(x)}" for x, y in zip(line.x, line.y, strict=True)
+    ]
+    assert shares[-1] in window.sentence, "what more than is advised brings is computed"
+    assert sum(share in window.sentence for share in shares) == 2
+    ends = [f"{number(trace.y[-1].expected)} wait" for trace in backlog.traces]
+    assert all(words in backlog.sentence for words in ends), (
+        "each by its own line, also where it has not healed"
+    )
     unbounded = dataclasses.replace(setting, send_window_message_count=0)
     assert len(MODEL.studies(fit, CONTEXT, unbounded, [])) == 3
     assert MODEL.predict(fit, CONTEXT, unbounded, Demand())

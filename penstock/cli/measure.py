@@ -240,7 +240,7 @@ def _show(document: Mapping[str, Any]) -> None:
         "duplicates",
         "at the end",
         "oldest",
-        "collapsed after",
+        "overdue after",
     )
     rows = [
         (
@@ -267,7 +267,8 @@ def _show(document: Mapping[str, Any]) -> None:
     requests = sum(result["request_count"] for result in document["results"])
     usd = sum(result["usd"] for result in document["results"])
     click.echo(
-        f"\n{requests:,} requests; at AWS's list price ${usd:.4f}. The end is the last quarter of each run."
+        f"\n{requests:,} requests; at AWS's list price ${usd:.4f}. The end is the last quarter of each run. "
+        "Overdue: the oldest undeleted message was as old as the visibility timeout."
     )
 
 

@@ -75,6 +75,7 @@ def test_people_read_a_table(endpoint_url: str) -> None:
     assert result.exit_code == 0, result.stderr
     lines = result.stdout.splitlines()
     assert lines[0] == "Messages deleted for good, with a visibility timeout of 5 s"
+    assert lines[1].endswith("overdue after")  # a queue may recover from it, which is no collapse
     assert lines[2].startswith("rate-controlled")
     assert lines[2].endswith("never")
     assert "at AWS's list price $0.00" in lines[-1]

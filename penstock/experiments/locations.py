@@ -361,10 +361,10 @@ def _fetch_sentences(places: Sequence[_Place]) -> list[str]:
 EXPERIMENTS: Sequence[Experiment] = (
     Experiment(
         name="locations",
-        title="The same reads and writes from elsewhere",
+        title="The same reads and writes from other places",
         study="001",
         section="5.9, table 2 and figure 9",
-        summary="Pairs of requests of 1 MB and of 1 B at exponential distances, on a host in each place.",
+        summary="Pairs of requests for 1 MB and for 1 B, at exponential intervals, from a host in each place.",
         has_places=True,
         steps=_steps,
         quantities=_quantities,

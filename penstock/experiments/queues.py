@@ -469,11 +469,11 @@ def _window_answer(records: Records) -> Sequence[str]:
 EXPERIMENTS: Sequence[Experiment] = (
     Experiment(
         name="sqs-blast",
-        title="A queue that is driven without bounds",
+        title="A queue driven without bounds",
         study="000",
         section="II, figures 2 and 5",
-        summary="A sender, a receiver and a deleter as fast as they go, until copies come back and the application "
-        "stands still; and the rescue.",
+        summary="A sender, a receiver and a deleter run as fast as they can until copies come back and the application "
+        "stands still. A second queue is rescued.",
         steps=_blast_steps,
         quantities=_blast_quantities,
         plots=_blast_plots,
@@ -481,10 +481,10 @@ EXPERIMENTS: Sequence[Experiment] = (
     ),
     Experiment(
         name="sqs-rate-controlled",
-        title="The same queue by the published rules, and as planned",
+        title="The same queue by the published rules and as planned",
         study="000",
         section="II, figures 4 and 6",
-        summary="Fewer than ten messages in the server, and a pause while the oldest undeleted is older than 15 s.",
+        summary="Fewer than ten messages in the server; a pause while the oldest undeleted is older than 15 s.",
         steps=_rules_steps,
         quantities=_rules_quantities,
         plots=_rules_plots,
@@ -495,7 +495,7 @@ EXPERIMENTS: Sequence[Experiment] = (
         title="The rules in two regions",
         study="000",
         section="II, figure 7",
-        summary="The rate-controlled run near the queue and far from it.",
+        summary="The queue driven by the rules, from near and from far.",
         steps=_zones_steps,
         quantities=_zones_quantities,
         plots=_zones_plots,
@@ -503,10 +503,10 @@ EXPERIMENTS: Sequence[Experiment] = (
     ),
     Experiment(
         name="sqs-window",
-        title="Which window is enough",
+        title="How large a window has to be",
         study="000",
         section="II, the rules",
-        summary="The rate-controlled run with windows from 2 to 40 messages; the study took 10.",
+        summary="The queue driven by the rules, with windows from 2 to 40 messages; the study used 10.",
         steps=_window_steps,
         plots=_window_plots,
         grids=as_numbers(_window_plots),

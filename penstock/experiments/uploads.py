@@ -339,10 +339,10 @@ EXPERIMENTS: Sequence[Experiment] = (
     ),
     Experiment(
         name="bottlenecks",
-        title="Disk, processors and network, one after another",
+        title="Disk, processors and network as limits",
         study="000",
         section="III, figures 12 and 14",
-        summary="What limits an upload, by taking it away; and what merging the parts takes.",
+        summary="One limit of an upload after another is removed; and the time to merge its parts.",
         steps=_bottleneck_steps,
         quantities=_bottleneck_quantities,
         plots=_bottleneck_plots,

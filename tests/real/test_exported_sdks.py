@@ -343,3 +343,26 @@ def test_polars_reads_with_whatever_is_advised(
         name: str(value) for name, value in translate(TARGETS["polars-download"], document).named().items()
     }
     python(_POLARS, [provision.readers()], s3_url, bucket, **told)
+
+
+# Four files of 15 MiB, more or less.
+_POLARS_SINK = """
+import random
+column = polars.Series([random.getrandbits(60) for _ in range(1_000_000)])
+data = polars.DataFrame(dict.fromkeys("abcdefgh", column)).with_columns(k=polars.int_range(polars.len()) % 4)
+files = polars.PartitionBy(f"s3://{bucket}/files/", key="k")
+data.lazy().sink_parquet(files, storage_options=options, compression="uncompressed")
+"""
+
+
+def test_polars_sends_several_files_as_advised(s3_url: str, bucket: str) -> None:
+    """A sink of several files has options of its own; by itself it sends all parts of each at once."""
+    document = advice("s3_upload", 4, 8 * MiB)
+    document["demand"]["object_count"] = 4
+    told = {name: str(value) for name, value in translate(TARGETS["polars"], document).named().items()}
+    with between(PATH, s3_url) as (url, proxy):
+        sink = _POLARS.partition("data =")[0] + _POLARS_SINK
+        python(sink, [provision.readers()], url, bucket, **told)
+    assert proxy.truth.counts["CompleteMultipartUpload"] == 4
+    assert proxy.truth.counts["UploadPart"] == 8
+    assert proxy.truth.at_once_max["UploadPart"] == 4

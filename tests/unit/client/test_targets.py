@@ -171,7 +171,12 @@ UPLOADS: dict[str, dict[str, Any]] = {
         "s3_uploader_max_parts_per_file": 10_000,
     },
     "pyarrow": {"io_thread_count": 32},
-    "polars": {"POLARS_UPLOAD_CONCURRENCY": 32, "POLARS_UPLOAD_CHUNK_SIZE": PART},
+    "polars": {
+        "POLARS_UPLOAD_CONCURRENCY": 32,
+        "POLARS_UPLOAD_CHUNK_SIZE": PART,
+        "POLARS_PARTITIONED_UPLOAD_CONCURRENCY": 32,
+        "POLARS_PARTITIONED_UPLOAD_CHUNK_SIZE": PART,
+    },
     "pytorch": {"S3ClientConfig": {"throughput_target_gbps": 12.8, "part_size": PART}},
     "wal-g": {"WALG_UPLOAD_CONCURRENCY": 32, "WALG_S3_MAX_PART_SIZE": PART},
     "flink": {

@@ -96,7 +96,7 @@ def duckdb_reader(shape: str, request: Request) -> Callable[[], int]:
     import duckdb
 
     packages = Path(duckdb.__file__).parents[1]
-    extension = next(packages.glob("duckdb_ext/extensions/*/*/httpfs.duckdb_extension"))
+    extension = next(packages.glob("duckdb_extension_httpfs/extensions/*/httpfs.duckdb_extension"))
     base = duckdb.connect(config={"allow_unsigned_extensions": True})
     base.execute(f"LOAD '{extension}'")
     secure, _, host = request["url"].partition("://")

@@ -54,8 +54,8 @@ READERS = (
     "s3fs==2026.9.0",
     "pyarrow==26.0.1",
     "polars==2.1.0",
-    "duckdb==1.4.4",
-    "duckdb-ext-httpfs==1.4.4.20260205",
+    "duckdb==1.5.5",
+    "duckdb-extension-httpfs==1.5.5",
 )
 AWS_SDK_FOR_JAVA_VERSION = "2.57.8"
 HADOOP_VERSION = "3.5.0"

@@ -161,9 +161,20 @@ def test_a_library_reads_as_advised(  # noqa: PLR0917  # two of them are the ser
     assert not back.exists() or back.read_bytes() == content
 
 
+_DUCKDB = """
+import duckdb, sys
+refused, *told = sys.argv[1:]
+for line in told: duckdb.execute(line)
+try: duckdb.execute(refused)
+except duckdb.CatalogException: sys.exit(0)
+sys.exit("it takes what only DuckDB 1 is told")
+"""
+
+
 def test_duckdb_2_knows_what_it_is_told() -> None:
-    """Each setting of reading has its name and takes the value; those of DuckDB 1 are others."""
+    """Each setting has its name and takes the value; version 1 sends by a setting that is refused now."""
     extension, *told = exported("duckdb-download", READING)
     assert extension == "LOAD httpfs;"
-    program = "import duckdb, sys\nfor line in sys.argv[1:]: duckdb.execute(line)"
-    python(program, [provision.duckdb_2()], *told)
+    *_, refused, instead = exported("duckdb", SENDING)
+    told.append(instead.rpartition(": ")[2])
+    python(_DUCKDB, [provision.duckdb_2()], refused, *told)

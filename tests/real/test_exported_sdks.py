@@ -286,9 +286,11 @@ def test_the_connector_of_pytorch_sends_and_reads_as_advised(
 
 
 def test_duckdb_sends_the_parts_that_it_is_told(s3_url: str, bucket: str) -> None:
-    """It rounds them up to its own blocks, and so they are exported."""
-    lines = exported("duckdb", advice("s3_upload", 3, PART))
-    python(_DUCKDB, [provision.readers()], s3_url, bucket, "\n".join(lines))
+    """It rounds them up to its own blocks, and so they are exported; by itself it opens a connection for each."""
+    lines = exported("duckdb", advice("s3_upload", 2, PART))
+    with between(PATH, s3_url) as (url, proxy):
+        python(_DUCKDB, [provision.readers()], url, bucket, "\n".join(lines))
+    assert proxy.truth.at_once_max["UploadPart"] == len(proxy.truth.connections) == 2
     told = translate(TARGETS["duckdb"], advice("s3_upload", 3, PART)).named()
     part = int(told["s3_uploader_max_filesize"].removesuffix("B")) // told["s3_uploader_max_parts_per_file"]
     first = servers.plain_client("s3", s3_url).get_object(Bucket=bucket, Key="data", PartNumber=1)
@@ -301,7 +303,7 @@ import os, sys
 from pathlib import Path
 import duckdb
 url, bucket, told = sys.argv[1:]
-extension = next(Path(duckdb.__file__).parents[1].glob("duckdb_ext/extensions/*/*/httpfs.duckdb_extension"))
+extension = next(Path(duckdb.__file__).parents[1].glob("duckdb_extension_httpfs/extensions/*/httpfs.duckdb_extension"))
 database = duckdb.connect(config={"allow_unsigned_extensions": True})
 database.execute(f"INSTALL '{extension}'")
 for line in told.splitlines():

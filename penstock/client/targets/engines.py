@@ -1,7 +1,8 @@
 """Knows what DuckDB, PyArrow, Polars and the Model Streamer of Run:ai can be told.
 
-From DuckDB 2.0 (duckdb_settings()) and the source of its httpfs, Arrow 26, the source of Polars 2.1, and
-runai-model-streamer 0.17, which was run, with its docs/src/env-vars.md.
+From DuckDB 1.5 and Polars 2.1, which were run, DuckDB 2.0 (duckdb_settings(), and for its uploads
+github.com/duckdb/duckdb-httpfs/pull/389), Arrow 26, and runai-model-streamer 0.17, which was run, with its
+docs/src/env-vars.md.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 DUCKDB_BLOCK_BYTES = (1 << 18) - 8
 """httpfs rounds a part up to whole blocks of DuckDB's storage, without their checksums (observed with 1.5)."""
+DUCKDB_2 = "DuckDB 2"
+"""The group of settings that version 1 refuses, in place of `s3_uploader_thread_limit`, which version 2 refuses."""
 DUCKDB_FILE_BYTES_MAX = 5 * 10**12
 """The largest s3_uploader_max_filesize; the smallest, 50 GB, is less than 10,000 of the smallest parts."""
 
@@ -45,9 +48,13 @@ def _duckdb(advised: Transfer) -> Iterator[Option]:
     # DuckDB's part is the largest file size divided by the number of parts, so both together set the part size.
     part = ceil(advised.request_size_bytes / DUCKDB_BLOCK_BYTES) * DUCKDB_BLOCK_BYTES
     count = min(PART_COUNT_MAX, DUCKDB_FILE_BYTES_MAX // part)
-    yield Option("", "s3_uploader_thread_limit", advised.request_concurrency, ("thread_count",))
     yield Option("", "s3_uploader_max_filesize", f"{part * count}B", ("part_size_bytes",))
     yield Option("", "s3_uploader_max_parts_per_file", count, ("part_size_bytes",))
+    # By default each request opens a connection of its own: 17 for 15 parts, and two with this (observed with 1.5).
+    yield Option("", "httpfs_connection_caching", value=True, fields=("connection_pool_count",))
+    yield Option("", "s3_uploader_thread_limit", advised.request_concurrency, ("thread_count",))
+    # Its files share these threads.
+    yield Option(DUCKDB_2, "async_threads", advised.thread_count, ("thread_count",))
 
 
 def _duckdb_download(advised: Transfer) -> Iterator[Option]:
@@ -59,7 +66,12 @@ def _duckdb_download(advised: Transfer) -> Iterator[Option]:
 
 
 def _sql(translation: Translation) -> list[str]:
-    return ["LOAD httpfs;", *(f"SET {option.name} = {option.value!r};" for option in translation.options)]
+    """Statements; for an upload those of version 1, and in a comment what version 2 takes in place of the last."""
+    lines = ["LOAD httpfs;"]
+    for option in translation.options:
+        before = f"-- {DUCKDB_2} refuses the line above, and takes: " if option.group == DUCKDB_2 else ""
+        lines.append(f"{before}SET {option.name} = {option.value!r};")
+    return lines
 
 
 def _pyarrow(advised: Transfer) -> Iterator[Option]:
@@ -138,11 +150,10 @@ def _runai_download(advised: Transfer) -> Iterator[Option]:
 TARGETS = (
     *both_ways(
         "duckdb",
-        upload=("SET statements for COPY ... TO 's3://...'", _duckdb),
+        upload=("SET statements of DuckDB 1.5 for COPY ... TO 's3://...', and how 2 differs", _duckdb),
         download=("SET statements of DuckDB 2 for reading from 's3://...'", _duckdb_download),
         reasons={
             "multipart_threshold_bytes": "it splits what is larger than one part, always",
-            "connection_pool_count": "it has a connection for each upload thread, and no setting for it",
             "rate_limit_bytes_per_second": "it has no limit on bandwidth",
         },
         download_reasons={

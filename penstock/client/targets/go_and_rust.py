@@ -15,20 +15,22 @@ if TYPE_CHECKING:
     from penstock.client.targets.advised import Transfer
     from penstock.client.targets.target import Translation
 
+GO_CONNECTION_COUNT = 100
+"""DefaultHTTPTransportMaxIdleConns of the AWS SDK for Go."""
+
 
 def _go(advised: Transfer) -> Iterator[Option]:
-    manager, older, http = "transfermanager.Options", "manager.Uploader", "http.Transport"
+    manager, older = "transfermanager.Options", "manager.Uploader"
     yield Option(manager, "Concurrency", advised.request_concurrency, ("thread_count",))
     sizes = {"PartSizeBytes": "request_size_bytes", "MultipartUploadThreshold": "multipart_threshold_bytes"}
     yield from carried(advised, manager, sizes)
     yield Option(older, "Concurrency", advised.request_concurrency, ("thread_count",))
     yield from carried(advised, older, {"PartSize": "request_size_bytes"})
-    # The SDK's own transport keeps only ten connections per host.
-    yield Option(http, "MaxIdleConnsPerHost", advised.connection_pool_count, ("connection_pool_count",))
+    yield from _go_connections(advised)
 
 
 def _go_download(advised: Transfer) -> Iterator[Option]:
-    manager, older, http = "transfermanager.Options", "manager.Downloader", "http.Transport"
+    manager, older = "transfermanager.Options", "manager.Downloader"
     yield Option(manager, "Concurrency", advised.request_concurrency, ("thread_count",))
     yield from carried(advised, manager, {"PartSizeBytes": "request_size_bytes"})
     # Otherwise it reads an object in the same parts in which it was uploaded.
@@ -36,7 +38,14 @@ def _go_download(advised: Transfer) -> Iterator[Option]:
     yield from carried(advised, manager, {"GetObjectBufferSize": "read_ahead_bytes"})
     yield Option(older, "Concurrency", advised.request_concurrency, ("thread_count",))
     yield from carried(advised, older, {"PartSize": "request_size_bytes"})
-    yield Option(http, "MaxIdleConnsPerHost", advised.connection_pool_count, ("connection_pool_count",))
+    yield from _go_connections(advised)
+
+
+def _go_connections(advised: Transfer) -> Iterator[Option]:
+    """The SDK's own transport keeps only ten connections per host, and a hundred in all."""
+    names = ("MaxIdleConnsPerHost", "MaxIdleConns")
+    for name in names if advised.connection_pool_count > GO_CONNECTION_COUNT else names[:1]:
+        yield Option("http.Transport", name, advised.connection_pool_count, ("connection_pool_count",))
 
 
 def _go_source(translation: Translation) -> list[str]:

@@ -464,6 +464,12 @@ def test_many_small_objects_are_read_whole_and_threads_are_objects() -> None:
     assert said("polars-download", small).named()["POLARS_INFLIGHT_INIT_BYTE_BUDGET"] == 5 * 8 * MiB
 
 
+def test_go_keeps_more_connections_than_its_own_hundred() -> None:
+    """Its transport has a limit on all that are idle, beside the one for each host."""
+    told = said("go-transfermanager-download", a_download(threads=130)).named()["http.Transport"]
+    assert told == {"MaxIdleConnsPerHost": 131, "MaxIdleConns": 131}
+
+
 def test_each_rank_that_loads_weights_is_told_its_part() -> None:
     """Eight processes with one environment, each of which opens as many connections as it says."""
     told = said("runai-streamer-download", a_download(threads=32, object_count=8)).named()

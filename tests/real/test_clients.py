@@ -273,10 +273,15 @@ def rclone_download(bench: Bench) -> None:
     assert cut in (bench.folder / "log").read_text()
 
 
-def aws_download(bench: Bench) -> None:
+def aws_download(bench: Bench, program: Callable[[], Path] = provision.aws_cli) -> None:
     """As commands, which write into the configuration that is named."""
     copy = f"aws --endpoint-url {bench.url} s3 cp --only-show-errors s3://{bench.bucket}/big back"
-    bench.shell(provision.aws_cli(), f"{bench.exported('aws-cli-download')}\n{copy}")
+    bench.shell(program(), f"{bench.exported('aws-cli-download')}\n{copy}")
+
+
+def aws_2_download(bench: Bench) -> None:
+    """The same by the second version."""
+    aws_download(bench, provision.aws_cli_2)
 
 
 def s5cmd_run(bench: Bench) -> None:
@@ -289,7 +294,7 @@ def s5cmd_run(bench: Bench) -> None:
 
 @pytest.mark.parametrize(
     "client",
-    [boto3_download, s5cmd_download, rclone_download, aws_download, s5cmd_run],
+    [boto3_download, s5cmd_download, rclone_download, aws_download, aws_2_download, s5cmd_run],
     ids=lambda client: client.__name__,
 )
 def test_a_client_downloads_as_exported(client: Callable[[Bench], None], bench: Bench) -> None:

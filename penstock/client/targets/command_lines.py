@@ -85,6 +85,8 @@ def _aws_cli(advised: Transfer) -> Iterator[Option]:
     yield Option("s3", "max_concurrent_requests", advised.thread_count, ("thread_count",))
     yield from carried(advised, "s3", {"multipart_chunksize": "request_size_bytes"})
     yield from carried(advised, "s3", {"multipart_threshold": "multipart_threshold_bytes"})
+    # Newer ones of version 2 read so much of the network at a time; version 1 and 2.9 ignore it.
+    yield from carried(advised, "s3", {"io_chunksize": "io_chunk_bytes"})
     if advised.rate_limit_bytes_per_second is not None:
         limit = f"{max(1, advised.rate_limit_bytes_per_second // 1024)}KB/s"  # its KB has 1,024 bytes
         yield Option("s3", "max_bandwidth", limit, ("rate_limit_bytes_per_second",))

@@ -266,6 +266,7 @@ DOWNLOADS: dict[str, dict[str, Any]] = {
             "max_concurrent_requests": 32,
             "multipart_chunksize": RANGE,
             "multipart_threshold": RANGE,
+            "io_chunksize": CHUNK,
             "preferred_transfer_client": "default",
         }
     },

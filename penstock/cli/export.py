@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -217,4 +218,7 @@ def _remarks(target: Target, document: Mapping[str, Any], translation: Translati
 
 def _comments(target: Target, remarks: Sequence[str]) -> list[str]:
     end = " -->" if target.comment == "<!--" else ""
-    return [f"{target.comment} {remark.replace('--', '- -') if end else remark}{end}" for remark in remarks]
+    # In XML two hyphens would end the comment.
+    return [
+        f"{target.comment} {re.sub('-(?=-)', '- ', remark) if end else remark}{end}" for remark in remarks
+    ]

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 from click.testing import CliRunner, Result
@@ -68,6 +69,15 @@ def test_a_file_has_its_reasons_as_comments(server: Served) -> None:
     assert "<property><name>fs.s3a.threads.max</name><value>32</value></property>" in xml
     java = penstock(server, "export java-sdk-v2 --object-size 1GiB").stdout
     assert java.startswith("// penstock, s3_upload of 1 GiB, measured: ")
+
+
+def test_a_comment_of_xml_ends_where_it_should(tmp_path: Path) -> None:
+    """Whatever the explanation says, also three hyphens in a row."""
+    explained = a_recommendation(explanation="as in a---b--c: 3 < 4 & 5 -")
+    with served_in_thread(tmp_path, ScriptedAdvisor([explained])) as server:
+        xml = penstock(server, "export hadoop-s3a --object-size 1GiB").stdout
+    properties = ET.fromstring(f"<configuration>{xml}</configuration>").iter("property")  # noqa: S314
+    assert "fs.s3a.threads.max" in [one.findtext("name") for one in properties]
 
 
 def test_a_document_has_options_and_what_is_missing(server: Served) -> None:

@@ -57,7 +57,7 @@ READERS = (
     "duckdb==1.5.5",
     "duckdb-extension-httpfs==1.5.5",
 )
-AWS_SDK_FOR_JAVA_VERSION = "2.57.8"
+AWS_SDK_FOR_JAVA_VERSION = "2.59.1"
 HADOOP_VERSION = "3.5.0"
 HADOOP = (
     *(

@@ -45,6 +45,7 @@ _S3FS = """
 import s3fs
 s3 = s3fs.S3FileSystem(endpoint_url=url, key=key, secret=secret, **arguments("S3FileSystem"))
 """
+_S3FS_ALONE = _S3FS.replace(', **arguments("S3FileSystem")', "")
 _OBSTORE = """
 import obstore
 store = obstore.store.S3Store(
@@ -178,3 +179,46 @@ def test_duckdb_2_knows_what_it_is_told() -> None:
     *_, refused, instead = exported("duckdb", SENDING)
     told.append(instead.rpartition(": ")[2])
     python(_DUCKDB, [provision.duckdb_2()], refused, *told)
+
+
+_PYARROW = """
+import pyarrow, pyarrow.fs
+exec(told[0])
+filesystem = pyarrow.fs.S3FileSystem(access_key=key, secret_key=secret, region=region, endpoint_override=url)
+path = there
+"""
+
+
+def test_pyarrow_sends_and_reads_as_advised(s3_url: str, bucket: str, tmp_path: Path) -> None:
+    """As many parts at once, though of its own 10 MiB, and as many ranges; a buffer of a stream is a request."""
+    (tmp_path / "big").write_bytes(bytes(SIZE))
+    send = "with filesystem.open_output_stream(path) as to: to.write(open(file, 'rb').read())"
+    sent = truth_of("pyarrow", _PYARROW + send, SENDING, tmp_path, (s3_url, bucket))
+    assert (sent.counts["UploadPart"], sent.at_once_max["UploadPart"]) == (5, 3)
+    stream = "with eval(told[2]) as of: assert len(pieces(of)) == 42 << 20"
+    read = truth_of("pyarrow-download", _PYARROW + stream, READING, tmp_path, (s3_url, bucket))
+    asserted_ranges(read, 21, 1)
+
+
+def test_fsspec_gets_as_many_files_at_once_as_advised(s3_url: str, bucket: str, tmp_path: Path) -> None:
+    """With any of its filesystems; ranges that lie near each other become one."""
+    s3 = servers.plain_client("s3", s3_url)
+    for number in range(6):
+        s3.put_object(Bucket=bucket, Key=f"many/{number}", Body=bytes(MiB))
+    s3.put_object(Bucket=bucket, Key="big", Body=bytes(SIZE))
+    s3.close()
+    get = "s3.get(f'{bucket}/many/', f'{file}.many/', recursive=True, **arguments('get'))"
+    document = {**READING, "demand": {"object_count": 4}}
+    asserted_ranges(
+        truth_of("fsspec-download", _S3FS_ALONE + get, document, tmp_path, (s3_url, bucket)), 6, 4
+    )
+    merge = """
+from fsspec.utils import merge_offset_ranges
+near = [number << 19 for number in range(12)]
+ends = [start + 1000 for start in near]
+paths, near, ends = merge_offset_ranges([there] * 12, near, ends, **arguments("merge_offset_ranges"))
+s3.cat_ranges(paths, near, ends, **arguments("cat_ranges"))
+"""
+    asserted_ranges(
+        truth_of("fsspec-download", _S3FS_ALONE + merge, READING, tmp_path, (s3_url, bucket)), 1, 1
+    )

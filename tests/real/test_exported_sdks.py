@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from boto3.s3.transfer import TransferConfig
 
 from penstock.client.targets.table import TARGETS
 from penstock.client.targets.target import translate
@@ -17,6 +18,7 @@ from tests.real import provision, servers
 from tests.real.exported import (
     ENVIRONMENT,
     PART,
+    PART_COUNT,
     PATH,
     SIZE,
     advice,
@@ -142,6 +144,26 @@ def test_java_sends_as_many_parts_at_once_as_advised(
     )
     java(tmp_path, client, _JAVA_UPLOAD, url, bucket)
     asserted_parts(proxy.truth, 2)
+
+
+def test_java_reads_as_many_parts_at_once_as_advised(
+    way: tuple[str, FaultProxy], s3_url: str, bucket: str, tmp_path: Path
+) -> None:
+    """Without the CRT: in the parts in which the object was uploaded."""
+    (tmp_path / "big").write_bytes(bytes(SIZE))
+    s3, size = servers.plain_client("s3", s3_url), TransferConfig(multipart_chunksize=PART)
+    s3.upload_file(str(tmp_path / "big"), bucket, "big", Config=size)
+    s3.close()
+    document = advice("s3_download", 4, 4 * MiB, read_ahead_bytes=16 * MiB)
+    _, parallel, http = exported("java-sdk-v2-download", document)
+    split = f"MultipartConfiguration.builder().parallelConfiguration({parallel}.build())"
+    client = (
+        f"S3AsyncClient.builder().multipartEnabled(true).multipartConfiguration({split}.build())"
+        f".httpClientBuilder({http})"
+    )
+    java(tmp_path, client, _JAVA_DOWNLOAD, way[0], bucket)
+    assert (tmp_path / "big.back").read_bytes() == bytes(SIZE)
+    asserted_ranges(way[1].truth, PART_COUNT, 4)
 
 
 def test_java_with_the_crt_sends_and_reads_as_advised(

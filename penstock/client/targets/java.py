@@ -1,6 +1,6 @@
 """Knows what Hadoop's s3a, Spark, Flink and the AWS SDK for Java 2 can be told.
 
-From Hadoop 3.5, flink-s3-fs-hadoop 2.3, which contains Hadoop 3.3, and the AWS SDK for Java 2.57; all were run.
+From Hadoop 3.5, flink-s3-fs-hadoop 2.3, which contains Hadoop 3.3, and the AWS SDK for Java 2.59; all were run.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ def _advised(
     verb = program.verb_at(command)
     if verb is None:
         if not program.is_unseen(command):
-            raise TroubleError("this command transfers nothing")
+            raise TroubleError("this is no transfer that is known here")
         raise TroubleError(
             "what this command transfers cannot be seen from it, and no one setting fits all of it: "
             f"`penstock export {program.target}` says what to write where that stands"

@@ -433,7 +433,8 @@ def test_the_aws_cli_reads_a_copy_and_the_users_own_is_left_alone(server: Served
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
-        ("s5cmd ls s3://b/", "this command transfers nothing"),
+        ("s5cmd ls s3://b/", "this is no transfer that is known here"),
+        ("rclone cat r:b/k", "this is no transfer that is known here"),
         (
             "s5cmd run commands.txt",
             "cannot be seen from it, and no one setting fits all of it: `penstock export s5cmd`",

@@ -161,11 +161,16 @@ def _is_as_thrifty(appraisal: Appraisal, demand: Demand, own: int, chosen: int) 
 def _may_stand(
     model: PerformanceModel[Any], fit: Fit, context: Context, demand: Demand, settings: list[Any]
 ) -> bool:
-    """Whether the standing advice, the first of the settings, keeps the limits and is within reach as new advice is."""
-    old = settings[:1]
-    if not objective.is_within(old, model.appraise(fit, context, old, demand), demand)[0]:
+    """Whether the standing advice, the first of the settings, keeps the limits and is within reach as new advice is.
+
+    Nor may it carry less of a demanded rate than the others, all of which carry it if any setting does.
+    """
+    pair = settings[:2]
+    appraisal = model.appraise(fit, context, pair, demand)
+    carried = objective.carries(appraisal, demand)
+    if not objective.is_within(pair, appraisal, demand)[0] or carried[0] < carried[-1]:
         return False
-    return old[0] in within_reach(model, fit, context, demand, settings)
+    return pair[0] in within_reach(model, fit, context, demand, settings)
 
 
 def _is_as_good(appraisal: Appraisal, demand: Demand, standing: int, best: int) -> bool:

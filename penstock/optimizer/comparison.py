@@ -31,13 +31,14 @@ def gain(
 
 
 def sdks_own(model: PerformanceModel[Any], fit: Fit, context: Context, demand: Demand) -> Any:
-    """The SDK's default as it can be advised; None if it cannot, or if the demand's limits exclude it."""
+    """The SDK's default as it can be advised; None if it cannot, or if it is not what the demand asks for."""
     own = model.advisable_default(fit, context, demand)
     if own is None:
         return None
     appraisal = model.appraise(fit, context, [own], demand)
     is_soon = appraisal.latency_seconds[0] <= (demand.latency_objective_seconds or np.inf)
-    return own if is_soon and objective.is_within([own], appraisal, demand)[0] else None
+    is_enough = is_soon and objective.carries(appraisal, demand)[0]
+    return own if is_enough and objective.is_within([own], appraisal, demand)[0] else None
 
 
 def comparison_words(
@@ -59,7 +60,8 @@ def comparison_words(
     else:
         span = ends(number(over_default.low), number(over_default.high), of="90 %: ")
         words = f"{number(ratio)} times as fast as boto3's default{span}"
-    here, there = model.appraise(fit, context, [setting, default], demand).connection_count
+    both = model.appraise(fit, context, [setting, default], demand)
+    here, there = both.connection_count
     differs = []
     if round(here) != round(there):
         differs.append(f"{counted(round(here), 'connection')} instead of {round(there)}")
@@ -69,5 +71,6 @@ def comparison_words(
     if differs:
         words += f", with {' and '.join(differs)}"
     if why_less and ratio < 1.0 - _ALIKE_WITHIN:
-        words += f": {why_less}"
+        is_enough = objective.carries(both, demand)[1]
+        words += f": {why_less if is_enough else 'the default does not carry the rate that was asked for'}"
     return f"{words}."

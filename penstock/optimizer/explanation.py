@@ -18,7 +18,6 @@ _LIMITS = LIMITS | {
     "demand": "this carries the rate that was asked for",
     "unsure": "the measurements do not show what limits it",
 }
-_DEMAND_SHARE = 0.98  # of the demanded rate; less falls short of it
 
 
 def expectation(metric: str, prediction: Prediction, aim: str, basis: Basis, limit: str) -> str:
@@ -60,7 +59,7 @@ def limit_words(model: PerformanceModel[Any], prediction: Prediction, demand: De
 def falls_short(model: PerformanceModel[Any], prediction: Prediction, demand: Demand) -> bool:
     """Whether clearly less than the demanded rate is expected."""
     expected, asked = prediction.get(model.value_metric), demand.message_rate_per_second
-    return expected is not None and asked is not None and expected.expected < _DEMAND_SHARE * asked
+    return expected is not None and asked is not None and expected.expected < objective.DEMAND_SHARE * asked
 
 
 def suspicion_words(fit: Fit) -> Iterator[str]:

@@ -13,6 +13,7 @@ from penstock.models.model import Appraisal, Array
 from penstock.vocabulary import Demand, Objective, knobs
 
 LATENCY_WITHIN = 0.02  # of the shortest time: closer than measurements can tell apart
+DEMAND_SHARE = 0.98  # of the demanded rate; less falls short of it
 FRUGAL_SHARE = 0.80  # of the best: what frugal settings must still reach
 _MEMORY_SHARE = 0.05  # the worth of halving memory, over that of halving connections
 
@@ -107,6 +108,12 @@ def is_within(settings: Sequence[Any], appraisal: Appraisal, demand: Demand) -> 
     threads, memory_bytes = thread_counts(settings), appraisal.memory_bytes
     is_light = memory_bytes <= (demand.memory_bytes_max or np.inf)
     return np.asarray(is_light & (threads <= (demand.thread_count_max or np.inf)), dtype=np.bool_)
+
+
+def carries(appraisal: Appraisal, demand: Demand) -> NDArray[np.bool_]:
+    """Which of the appraised settings carry the demanded rate, to within 2 %: shape (settings,)."""
+    asked = demand.message_rate_per_second or 0.0
+    return np.asarray(appraisal.value >= DEMAND_SHARE * asked, dtype=np.bool_)
 
 
 def coordinates(setting_type: type[Any], settings: Sequence[Any]) -> Array:

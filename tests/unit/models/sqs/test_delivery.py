@@ -21,6 +21,7 @@ from penstock.vocabulary import (
     Cost,
     Demand,
     Estimate,
+    Objective,
     Observation,
     Origin,
     Place,
@@ -220,6 +221,19 @@ def test_no_more_threads_than_were_allowed(limit: int, rate: float | None, work_
     demand = Demand(thread_count_max=limit, message_rate_per_second=rate, work_seconds=work_seconds)
     found = recommended(MODEL, a_fit(), CONTEXT, demand).setting
     assert found.thread_count <= limit
+
+
+def test_the_least_latency_is_that_of_the_rate_that_was_asked_for() -> None:
+    """The default's single messages are the soonest, but it carries a fortieth; nor may it stand."""
+    asked = Demand(objective=Objective.LATENCY, message_rate_per_second=2000.0)
+    found = recommended(MODEL, a_fit(), CONTEXT, asked)
+    assert found.prediction["goodput_messages_per_second"].expected >= 0.98 * 2000.0
+    assert found.gain_over_default is not None
+    assert found.gain_over_default.expected < 0.9
+    assert "the default does not carry the rate that was asked for." in found.explanation
+    own = MODEL.advisable_default(a_fit(), CONTEXT, asked)
+    again = recommended(MODEL, a_fit(), CONTEXT, asked, previous=dataclasses.replace(found, setting=own))
+    assert again.setting == found.setting
 
 
 def test_throttling_teaches_the_request_rate() -> None:

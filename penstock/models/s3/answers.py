@@ -13,6 +13,7 @@ from penstock.models.burst import Ceiling
 from penstock.models.inference.draws import quantiles
 from penstock.models.inference.posterior import dip_fraction, quantile_beside_dips, widened
 from penstock.models.model import Array
+from penstock.models.s3.credits import ON_CREDITS
 from penstock.models.s3.directions import S3SettingT, burst_ceiling, planned_transfers
 from penstock.models.s3.evidence import throughput_noise_scale
 from penstock.models.s3.law import PREFIX_RATE, Transfers
@@ -29,8 +30,9 @@ _UNSEEN_LAW = 0.15
 def interval(posterior: Posterior, transfers: Transfers, demand: Demand, line: Ceiling | None) -> Estimate:
     """The 90 % interval of one future measurement of throughput, including dips and within the bandwidth limit.
 
-    It does not exceed the rate of the host's network `line` (None if unknown), unless something was faster. A ceiling
-    that was not seen may be just beyond: the interval for more connections extends down to what was seen with fewer.
+    It does not exceed the rate of the host's network `line` (None if unknown), unless something was faster; nor is more
+    expected than the line carries without credits, if the transfer has none. A ceiling that was not seen may be just
+    beyond: the interval for more connections extends down to what was seen with fewer.
     """
     return next(intervals(posterior, transfers, demand, line))
 
@@ -43,6 +45,7 @@ def intervals(
     dips = dip_fraction(posterior.weights, sqrt(posterior.noise_variance))
     most = inf if line is None else log(line.burst_bytes_per_second)
     is_beyond = beyond_what_was_seen(posterior, transfers)
+    expectations = np.minimum(expectations, _log_ceilings(posterior, transfers, line))
     for expected, deviation, beyond in zip(
         expectations.tolist(), deviations.tolist(), is_beyond, strict=True
     ):
@@ -83,9 +86,24 @@ def log_bandwidth(demand: Demand) -> float:
     return log(demand.bandwidth_bytes_per_second_max or inf)
 
 
-def usual_rates(posterior: Posterior, transfers: Transfers, demand: Demand) -> Array:
+def _log_ceilings(posterior: Posterior, transfers: Transfers, line: Ceiling | None) -> Array:
+    """Logarithms of what the host's network carries of each transfer, with credits or without: (transfers,).
+
+    It is the rate of its line or, if that is more, the highest rate that was measured and did not need credits.
+    """
+    if line is None:
+        return np.full(len(transfers.n), inf)
+    lasting = log(line.baseline_bytes_per_second)
+    sure = lasting + log(ON_CREDITS) if line.is_burstable else inf
+    without = max(lasting, posterior.evidence.log_fastest_within(sure))
+    with_credits = max(log(line.burst_bytes_per_second), posterior.evidence.log_fastest)
+    return np.where(transfers.is_burst, with_credits, without)
+
+
+def usual_rates(posterior: Posterior, transfers: Transfers, demand: Demand, line: Ceiling | None) -> Array:
     """The expected bytes per second of each transfer: the middle of its interval."""
     logs = posterior.log_throughput(transfers).mean(axis=0)
+    logs = np.minimum(logs, _log_ceilings(posterior, transfers, line))
     return np.asarray(np.exp(np.minimum(logs, log_bandwidth(demand))), dtype=np.float64)
 
 
@@ -188,7 +206,7 @@ def burst_bundle(
     both = {"is_burst": float(demand.regime is Regime.BURST)}
     for name, flag in (("sustained", 0.0), ("burst", 1.0)):
         at = replace(transfers, is_burst=np.full_like(transfers.is_burst, flag))
-        both[f"{name}_throughput_bytes_per_second"] = float(usual_rates(posterior, at, demand)[0])
+        both[f"{name}_throughput_bytes_per_second"] = float(usual_rates(posterior, at, demand, limits)[0])
     if posterior.credit_bytes is not None:
         rate = both["burst_throughput_bytes_per_second"]
         if rate > limits.baseline_bytes_per_second:

@@ -105,7 +105,12 @@ class Evidence:
     @property
     def log_fastest(self) -> float:
         """The logarithm of the highest throughput measured, in bytes per second; -inf if there is none."""
-        return float(self.column("log_value")[self.is_throughput()].max(initial=-inf))
+        return self.log_fastest_within(inf)
+
+    def log_fastest_within(self, log_most: float) -> float:
+        """The same of those that were at most so fast."""
+        rates = self.column("log_value")[self.is_throughput()]
+        return float(rates[rates <= log_most].max(initial=-inf))
 
     @property
     def carried_rate_per_second(self) -> float:

@@ -401,7 +401,8 @@ class S3TransferModel(S3Choices[S3SettingT]):
     def usual(self, fit: Fit, context: Context, settings: Sequence[S3SettingT], demand: Demand) -> Array:
         """The expected throughput of each setting in bytes per second."""
         posterior, demand = Posterior.from_state(fit.state), self._settled(fit, context, demand)
-        return answers.usual_rates(posterior, self._transfers(context, settings, demand), demand)
+        transfers, line = self._transfers(context, settings, demand), host_ceiling(context.place)
+        return answers.usual_rates(posterior, transfers, demand, line)
 
     def derive(
         self, fit: Fit, context: Context, setting: S3SettingT, demand: Demand, *, limit: str = UNKNOWN
@@ -411,7 +412,8 @@ class S3TransferModel(S3Choices[S3SettingT]):
         demand = self._settled(fit, context, demand)
         posterior = Posterior.from_state(fit.state)
         transfers = self._transfers(context, [setting], demand)
-        rate = float(answers.usual_rates(posterior, transfers, demand)[0])  # as predicted
+        line = host_ceiling(context.place)
+        rate = float(answers.usual_rates(posterior, transfers, demand, line)[0])  # as predicted
         derived = {
             "connection_pool_count": float(setting.thread_count + 1),
             "multipart_threshold_bytes": answers.threshold_bytes(posterior, context, setting, demand),

@@ -926,6 +926,26 @@ def test_no_more_is_promised_than_the_line_of_the_host_carries(instance_type: st
     assert told["throughput_bytes_per_second"].high > line.burst_bytes_per_second
 
 
+@pytest.mark.parametrize("threads", [(4, 16, 64), (64, 128, 4, 16)])
+def test_no_more_is_expected_to_last_than_the_line_carries_or_was_measured(threads: tuple[int, ...]) -> None:
+    """Probes of 107 MB/s on a c5.large, which may have taken credits above its 94, promised 116 MB/s without any."""
+    world = UploadWorld(
+        place=a_place(instance_type="c5.large"),
+        host_bytes_per_second=108e6,
+        connection_bytes_per_second=60e6,
+    )
+    probes = [world.observe(a_setting(n), index) for index, n in enumerate(threads)]
+    fit, lasting = fit_of(world, probes), Demand(regime=Regime.SUSTAINED)
+    fastest = max(MODEL.measured_value(probe) for probe in probes)
+    for setting in (a_setting(n) for n in (4, 16, 64, 128)):
+        found = MODEL.predict(fit, world.context, setting, lasting)["throughput_bytes_per_second"]
+        assert found.low <= found.expected <= found.high
+        assert found.expected <= 1.02 * fastest
+        assert MODEL.usual(fit, world.context, [setting], lasting)[0] == pytest.approx(found.expected)
+        told = MODEL.derive(fit, world.context, setting, lasting)
+        assert told["sustained_throughput_bytes_per_second"] == pytest.approx(found.expected)
+
+
 def test_a_client_that_tells_totals_alone_may_have_no_waves() -> None:
     """256 parts fed without pause: fifty connections carry more than 43, though both would need six waves."""
     stream = UploadWorld(host_bytes_per_second=3e9, object_seconds=0.0, size=GiB)

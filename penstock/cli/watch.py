@@ -50,7 +50,8 @@ def line(document: Mapping[str, Any], before: Mapping[str, Any] | None) -> str:
     in_short, size_bytes = OPERATIONS[document["operation"]].words.setting, document["payload_size_bytes"]
     setting, size = in_short(document["setting"], size_bytes), text("_bytes", size_bytes)
     basis = document["basis"] + (", expired" if why_expired(document) else "")
-    told = f"{document['issued_at'][:19]}  {document['operation']} {size} ({basis}): {setting}"
+    what = f"{document['operation']} {size} in {document['region']}"
+    told = f"{document['issued_at'][:19]}  {what} ({basis}): {setting}"
     if before is None or before["setting"] != document["setting"]:
         return told
     changed = (

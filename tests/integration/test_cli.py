@@ -308,7 +308,7 @@ def test_ctrl_c_is_quiet(server: Served) -> None:
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        assert b"s3_upload 1 GiB (measured): 32 x 16 MiB" in process.stdout.readline()
+        assert b"s3_upload 1 GiB in eu-west-1 (measured): 32 x 16 MiB" in process.stdout.readline()
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130
         assert process.stderr.read().strip() == b""

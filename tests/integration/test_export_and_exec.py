@@ -556,5 +556,5 @@ def test_a_watch_marks_what_has_expired(stale_server: Served) -> None:
         [*PENSTOCK, "watch"], env=environment, stdout=subprocess.PIPE, text=True
     ) as watching:
         assert watching.stdout is not None
-        assert "s3_upload 1 GiB (measured, expired): " in watching.stdout.readline()
+        assert "s3_upload 1 GiB in eu-west-1 (measured, expired): " in watching.stdout.readline()
         watching.terminate()

@@ -13,6 +13,7 @@ def advised(**changes: Any) -> dict[str, Any]:
     return {
         "issued_at": "2026-11-22T14:00:00.123456+00:00",
         "operation": "s3_upload",
+        "region": "eu-west-1",
         "payload_size_bytes": 64 * MiB,
         "basis": "measured",
         "setting": {"thread_count": 24, "part_size_bytes": 8 * MiB},
@@ -22,8 +23,11 @@ def advised(**changes: Any) -> dict[str, Any]:
 
 
 def test_a_setting_is_told_in_short() -> None:
-    """The line that is first seen, and one that follows it with another setting, name no field."""
-    shown = "2026-11-22T14:00:00  s3_upload 64 MiB (measured): 24 x 8 MiB"
+    """The line that is first seen, and one that follows it with another setting, name no field.
+
+    Of two regions that are measured, each has advice of its own.
+    """
+    shown = "2026-11-22T14:00:00  s3_upload 64 MiB in eu-west-1 (measured): 24 x 8 MiB"
     assert line(advised(), None) == shown
     other = advised(setting={"thread_count": 32, "part_size_bytes": 8 * MiB})
     assert line(advised(), other) == shown

@@ -104,7 +104,7 @@ def _spending(document: Mapping[str, Any], _now: datetime) -> dict[str, Any]:
         name: {"spent": spent.get(name), "budget": limit}
         for name, limit in document["budget_per_day"].items()
     }
-    return {"in the last 24 hours": rows}
+    return {"in the last 24 hours, by clock hours": rows}
 
 
 def _costs(document: Mapping[str, Any], _now: datetime) -> dict[str, Any]:

@@ -186,7 +186,7 @@ def _spend_families(spent: Cost, limit: Cost) -> list[Metric]:
     return [
         _gauge(name, text, ["resource"], [([n], value) for n, value in dataclasses.asdict(cost).items()])
         for name, cost, text in (
-            ("penstock_spent_per_day", spent, "What probes cost in the last 24 hours."),
+            ("penstock_spent_per_day", spent, "What probes cost in the last 24 hours, by clock hours."),
             ("penstock_budget_per_day", limit, "What probes may cost in any 24 hours."),
         )
     ]
@@ -244,7 +244,7 @@ def _usd_families(ledger: Ledger, now: datetime) -> list[Metric]:
     """Dollars of the last 24 hours at list price, and what each operation may spend."""
     spent = [([name], ledger.spent(now, name).usd) for name in OPERATIONS]
     budget = [([name], ledger.own_limit(name).usd) for name in OPERATIONS]
-    text = "What probes of an operation cost in the last 24 hours, at list price."
+    text = "What probes of an operation cost in the last 24 hours, by clock hours, at list price."
     most = "What probes of an operation may cost in any 24 hours, at list price."
     return [
         _gauge("penstock_usd_spent_per_day", text, ["operation"], spent),

@@ -223,6 +223,17 @@ def test_no_more_threads_than_were_allowed(limit: int, rate: float | None, work_
     assert found.thread_count <= limit
 
 
+def test_no_more_is_expected_than_is_sent() -> None:
+    """A first probe at 10 messages a second that counted 10.4 had 71.8 expected of a lease limited to 69."""
+    probe = observe(WORLD, MODEL.ramp(CONTEXT)[0], seed=1)
+    measured = {**probe.measures, "goodput_messages_per_second": 10.6}
+    fit = MODEL.fit(PLACE, [dataclasses.replace(probe, measures=measured)], prior=None, seed=1)
+    held = dataclasses.replace(a_setting(3), send_rate_limit_messages_per_second=20.0)
+    found = MODEL.predict(fit, CONTEXT, held, Demand())["goodput_messages_per_second"]
+    assert 19.0 < found.expected <= 20.0
+    assert MODEL.usual(fit, CONTEXT, [held], Demand())[0] == pytest.approx(found.expected)
+
+
 def test_the_least_latency_is_that_of_the_rate_that_was_asked_for() -> None:
     """The default's single messages are the soonest, but it carries a fortieth; nor may it stand."""
     asked = Demand(objective=Objective.LATENCY, message_rate_per_second=2000.0)

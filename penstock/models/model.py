@@ -277,6 +277,10 @@ class HasBodies(Protocol):
         ...
 
 
+THROUGHPUT = "throughput_bytes_per_second"
+"""The value metric of the operations whose value is the bytes of an observation over its time."""
+
+
 class PerformanceModel(Protocol[SettingT]):
     """One operation: its knobs, its legal settings, its physics."""
 

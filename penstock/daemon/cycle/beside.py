@@ -6,7 +6,8 @@ the user's other transfers of the same place during its time: of another transfe
 this one, of t seconds, for o seconds, o / d of the bytes and requests and o / t of the connections are added. Other
 users' reports are never added, so nobody can distort what another user reports.
 
-Reports about queues stay as they are: they do not say which queue they are about, and each queue has its own limits.
+Reports whose value is not their bytes over their time stay as they are: what one moved says nothing of the other's
+value. Those about queues do not even say which queue they are about, and each queue has its own limits.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from penstock.operations.operation import Service
+from penstock.models.model import THROUGHPUT
 from penstock.operations.table import OPERATIONS
 from penstock.optimizer.reports import reports_by_user
 from penstock.vocabulary import Observation, Setting, divided_knobs, knobs
@@ -25,7 +26,7 @@ _OVERLAP_FRACTION_MIN = 0.05  # of the report's duration: less than that is lost
 
 def together(reports: Sequence[Observation[Any]]) -> list[Observation[Any]]:
     """The reports of one place, each with what the same user's other transfers moved during its time."""
-    if not reports or OPERATIONS[reports[0].context.operation].service is not Service.S3:
+    if not reports or OPERATIONS[reports[0].context.operation].model.value_metric != THROUGHPUT:
         return list(reports)
     theirs = reports_by_user(reports)
     return [_with_others(report, theirs[report.reporter_uid]) for report in reports]

@@ -21,6 +21,7 @@ from penstock.daemon.heard.hearing import Hearing
 from penstock.listening.harm import window
 from penstock.listening.refusals import HELD_FRACTION, HELD_SECONDS, Refused, Way, against
 from penstock.listening.tally import Sender, Series
+from penstock.models.model import THROUGHPUT
 from penstock.operations.table import OPERATIONS
 from penstock.vocabulary import (
     Context,
@@ -38,7 +39,6 @@ _DAY_SECONDS = 86_400.0
 _ONE_STORM_SECONDS = 60.0  # refusals that follow within this time are the same event
 _SUBORDINATE = Path("/etc/subuid")
 _SUBORDINATE_BYTES_MAX = 1 << 16
-_THROUGHPUT = "throughput_bytes_per_second"
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +109,7 @@ class RefusalWatch:
 
     def caution(self, advice: Recommendation[Any]) -> tuple[float, str] | None:
         """The fraction of the advice that is left, and why; None where nothing speaks against it."""
-        throughput = advice.prediction.get(_THROUGHPUT)
+        throughput = advice.prediction.get(THROUGHPUT)
         if not self._refused or throughput is None:  # queues run without end, so they have no duration
             return None
         context = advice.context

@@ -18,7 +18,7 @@ import numpy as np
 from penstock.models import burst
 from penstock.models.inference.draws import quantiles
 from penstock.models.inference.misfit import MISFIT_MEASUREMENT_COUNT_MIN
-from penstock.models.model import Appraisal, Array, Belief, Fit, is_as_now
+from penstock.models.model import THROUGHPUT, Appraisal, Array, Belief, Fit, is_as_now
 from penstock.models.s3 import answers, remarks
 from penstock.models.s3.choices import S3Choices, held_bytes
 from penstock.models.s3.credits import credits_left, credits_taken
@@ -181,7 +181,7 @@ class S3TransferModel(S3Choices[S3SettingT]):
     @property
     def value_metric(self) -> str:
         """Bytes of the object over the seconds from the start of its first request to the end of its last."""
-        return "throughput_bytes_per_second"
+        return THROUGHPUT
 
     def probe_costs(
         self, fit: Fit, context: Context, settings: Sequence[S3SettingT], tariff: Tariff
@@ -383,7 +383,7 @@ class S3TransferModel(S3Choices[S3SettingT]):
         alone = answers.interval(posterior, one, demand, line)
         s = size / ceil(size / self.request_bytes(setting, size))
         return {
-            "throughput_bytes_per_second": throughput,
+            self.value_metric: throughput,
             "latency_seconds": Estimate(size / alone.high, size / alone.expected, size / alone.low),
             "request_rate_per_second": Estimate(
                 throughput.low / s, throughput.expected / s, throughput.high / s

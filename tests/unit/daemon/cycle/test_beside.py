@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from penstock.daemon.cycle.beside import overlap_seconds, together
 from penstock.models.s3.upload import S3UploadModel
+from penstock.operations.s3.upload import UPLOAD
+from penstock.operations.table import OPERATIONS
 from penstock.optimizer.deliberation import Case, deliberate
 from penstock.units import MiB
 from penstock.vocabulary import Context, Demand, Observation, Origin
@@ -66,6 +68,20 @@ def test_what_is_alone_or_of_another_user_or_about_queues_stays_as_it_is() -> No
         [a_report(context=queue, setting=setting), a_report(context=queue, setting=setting)],
     ):
         assert together(said) == said
+
+
+class _Counting(S3UploadModel):
+    """A model of what is counted, and not weighed in bytes."""
+
+    value_metric = "deleted_objects_per_second"
+
+
+def test_what_is_not_worth_its_bytes_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To add up its threads alone would make each of them look slow."""
+    row = replace(UPLOAD, load_model=_Counting)
+    monkeypatch.setitem(cast("dict[str, Any]", OPERATIONS), UPLOAD.name, row)
+    said = [a_report(measures={"deleted_objects_per_second": 900.0}) for _ in range(2)]
+    assert together(said) == said
 
 
 def test_no_more_connections_are_added_than_there_were_requests_to_make() -> None:

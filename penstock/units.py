@@ -123,6 +123,12 @@ def is_rate(name: str) -> bool:
     return "_per_second" in name
 
 
+def rate_noun(name: str) -> str:
+    """What a rate of this name counts, in the plural: "messages" for ``goodput_messages_per_second``; or nothing."""
+    noun = name.partition("_per_second")[0].rsplit("_", 1)[-1]
+    return noun if is_rate(name) and noun.endswith("s") else ""
+
+
 def quantity(name: str, value: float) -> str:
     """A value in the unit that its name implies: ``37.5 MB/s``, ``153 ms``, ``612 messages/s``, ``8 MiB``."""
     if not math.isfinite(value):
@@ -216,8 +222,8 @@ _SHOWN: dict[str, Callable[[float], str]] = {
 
 def _count_rate(name: str, value: float) -> str:
     """``612 messages/s``: a rate with the noun that the name contains, if any."""
-    noun = name.partition("_per_second")[0].rsplit("_", 1)[-1]
-    return f"{number(value)} {noun}/s" if noun.endswith("s") else f"{number(value)}/s"
+    noun = rate_noun(name)
+    return f"{number(value)} {noun}/s" if noun else f"{number(value)}/s"
 
 
 def _split(text: str, expected: str) -> tuple[float, str]:

@@ -23,7 +23,7 @@ from penstock.report.wording import (
     place_words,
     span,
 )
-from penstock.units import counted, format_bytes, format_seconds, label, number, quantity
+from penstock.units import counted, format_bytes, format_seconds, label, number, quantity, rate_noun
 from penstock.vocabulary import Basis, Estimate, Obstacle, Origin, Setting, setting_values
 
 STRIP_DAY_COUNT_MAX = 60
@@ -139,26 +139,22 @@ def _facts(
     return facts
 
 
-_MOVED = {"bytes_per_second": (1e12, "1 TB"), "messages_per_second": (1e6, "a million messages")}
-
-
 def _worth(
     metric: str, expected: Estimate, advice: Advice, gains: tuple[ClientGain, ...]
 ) -> list[tuple[str, str]]:
     """What the gain over the first client is worth: in time if there is a gain, in money if prices differ."""
     found, derived = [], advice.recommendation.derived
     credited = expected.expected * derived["burst_seconds_left"] if derived.get("is_burst") else math.inf
-    for ending, (amount, noun) in _MOVED.items():
-        if metric.endswith(ending) and gains and gains[0].gain.low > 1.0:
-            words = (
-                noun if amount <= credited else f"the {credited / 1e9:.3g} GB for which burst credits last"
-            )
-            seconds = min(amount, credited) / expected.expected
-            alone = seconds * gains[0].gain.expected
-            by_itself = f"where {gains[0].client} by itself takes {format_seconds(alone)}"
-            found.append(
-                f"{words} in {format_seconds(seconds)}, {by_itself}: {format_seconds(alone - seconds)} less"
-            )
+    if (noun := rate_noun(metric)) and gains and gains[0].gain.low > 1.0:
+        amount, words = (1e12, "1 TB") if noun == "bytes" else (1e6, f"a million {noun}")
+        if amount > credited:
+            words = f"the {credited / 1e9:.3g} GB for which burst credits last"
+        seconds = min(amount, credited) / expected.expected
+        alone = seconds * gains[0].gain.expected
+        by_itself = f"where {gains[0].client} by itself takes {format_seconds(alone)}"
+        found.append(
+            f"{words} in {format_seconds(seconds)}, {by_itself}: {format_seconds(alone - seconds)} less"
+        )
     for name, price in advice.default_prices.items():
         if f"{derived.get(name, price):.2g}" != f"{price:.2g}":
             found.append(f"{_usd(derived[name])} {label(name).removeprefix('usd ')} instead of {_usd(price)}")

@@ -267,7 +267,7 @@ class S3TransferModel(S3Choices[S3SettingT]):
             settings = list(dict.fromkeys(observations[n].setting for n in mine))
             whole = self._transfers(context, settings, self._settled(fit, context, demand))
             steady = replace(whole, is_steady=np.ones_like(whole.is_steady))
-            each = (answers.usual_rates(posterior, of, demand).tolist() for of in (whole, steady))
+            each = (answers.usual_rates(posterior, of, demand, None).tolist() for of in (whole, steady))
             rates = dict(zip(settings, zip(*each, strict=True), strict=True))
             for n in mine:
                 of_whole, of_steady = rates[observations[n].setting]

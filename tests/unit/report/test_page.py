@@ -21,7 +21,7 @@ from penstock.report.changes import ChangeFinding
 from penstock.report.evidence_figures import study_figure
 from penstock.report.figure import Figure
 from penstock.report.figures import _client_points, place_figures
-from penstock.report.findings import Measured, PlaceFindings, Report
+from penstock.report.findings import Advice, Measured, PlaceFindings, Report
 from penstock.report.first_screen import first_screens
 from penstock.report.markdown import escape, render_markdown
 from penstock.report.page import render_html
@@ -392,20 +392,27 @@ def test_the_first_screen_says_what_a_gain_is_worth() -> None:
         for each in place.advice
     ]
 
-    def facts(gain: Estimate, advice: Iterable[Any]) -> dict[str, str]:
+    def facts(gain: Estimate, advice: Iterable[Any], metric: str = place.value_metric) -> dict[str, str]:
         gains = (dataclasses.replace(verdict.gains[0], gain=gain),)
         shown = dataclasses.replace(
-            place, verdict=dataclasses.replace(verdict, gains=gains), advice=tuple(advice)
+            place,
+            verdict=dataclasses.replace(verdict, gains=gains),
+            advice=tuple(_expecting(metric, each) for each in advice),
+            value_metric=metric,
         )
         (screen,) = first_screens(dataclasses.replace(report, places=(shown,)))
         return dict(screen.facts)
 
-    def worth(gain: Estimate, *, prices: bool) -> str | None:
+    def worth(gain: Estimate, *, prices: bool, metric: str = place.value_metric) -> str | None:
         advice = priced if prices else [dataclasses.replace(p, default_prices={}) for p in priced]
-        return facts(gain, advice).get("What it is worth")
+        return facts(gain, advice, metric).get("What it is worth")
 
     assert worth(Estimate(1.5, 2.0, 2.5), prices=False) == (
         "1 TB in 2.78 h, where boto3 by itself takes 5.56 h: 2.78 h less"
+    )
+    # Whatever an operation counts.
+    assert worth(Estimate(1.5, 2.0, 2.5), prices=False, metric="deleted_objects_per_second") == (
+        "A million objects in 10 ms, where boto3 by itself takes 20 ms: 10 ms less"
     )
     assert worth(Estimate(0.9, 1.1, 1.3), prices=True) == "$0.12 per million objects instead of $1.20"
     assert worth(Estimate(0.9, 1.1, 1.3), prices=False) is None
@@ -423,6 +430,12 @@ def test_the_first_screen_says_what_a_gain_is_worth() -> None:
     assert said["What it is worth"] == (
         "The 12 GB for which burst credits last in 2 min, where boto3 by itself takes 4 min: 2 min less"
     )
+
+
+def _expecting(metric: str, advice: Advice) -> Advice:
+    (expected,) = advice.recommendation.prediction.values()
+    made = dataclasses.replace(advice.recommendation, prediction={metric: expected})
+    return dataclasses.replace(advice, recommendation=made)
 
 
 def test_the_first_screen_says_what_other_settings_gave() -> None:

@@ -139,7 +139,7 @@ def section_html(experiment: Experiment, lab: Records, here: Records) -> str:
         f"<p>{escape(experiment.summary)} {escape(_source(experiment))}</p>",
         _table_html(headings, rows) if rows else "",
         *(
-            f"<h3>{escape(grid.title)} ({name})</h3>{_table_html(grid.headings, grid.cells())}"
+            f"<h3>{escape(grid.title)}, {name}</h3>{_table_html(grid.headings, grid.cells())}"
             for name, run in {"lab": lab, "here": here}.items()
             for grid in experiment.tables(run)
         ),
@@ -147,7 +147,7 @@ def section_html(experiment: Experiment, lab: Records, here: Records) -> str:
         _addresses_html(here),
     ]
     if answers := experiment.answers(here if len(here) else lab):
-        parts.append(f"<h3>{'What was measured here says' if len(here) else 'What the models say'}</h3><ul>")
+        parts.append(f"<h3>{'What was measured here shows' if len(here) else 'What the lab shows'}</h3><ul>")
         parts += [f"<li>{escape(sentence)}</li>" for sentence in answers]
         parts.append("</ul>")
     return "".join([*parts, "</section>"])

@@ -360,18 +360,20 @@ def _spread_words(name: str, shown: Sequence[Spread]) -> str:
     words = []
     for spread in shown[:2]:
         said = (
-            f"{format_bytes(spread.payload_size_bytes)}: half within {quantity(name, spread.p50_seconds)}, 99 of 100 "
-            f"within {quantity(name, spread.p99_seconds)}, of {number(spread.count)} at all settings that were tried"
+            f"{format_bytes(spread.payload_size_bytes)}: of {number(spread.count)}, at all settings that were tried, "
+            f"half within {quantity(name, spread.p50_seconds)} and 99 of 100 within "
+            f"{quantity(name, spread.p99_seconds)}"
         )
         hedge = spread.best_hedge
         if hedge is not None:
             said += (
-                f"; sent again after {quantity(name, hedge.delay_seconds)}, that is {percent(hedge.extra_fraction)} of "
-                f"them, 99 of 100 within {quantity(name, hedge.p99_seconds)}"
+                f"; if those that take more than {quantity(name, hedge.delay_seconds)} "
+                f"({percent(hedge.extra_fraction)}) were sent again, 99 of 100 within "
+                f"{quantity(name, hedge.p99_seconds)}"
             )
         if spread.correlation is not None:
             r = spread.correlation
-            said += f"; one after another they correlate by {r.expected:.2f} ({r.low:.2f} to {r.high:.2f})"
+            said += f"; successive ones correlate by {r.expected:.2f} ({r.low:.2f} to {r.high:.2f})"
         words.append(said + ".")
     return " ".join(words)
 

@@ -116,12 +116,12 @@ def _foreseen_words(coverage: Coverage, pairs: list[tuple[Measured, Estimate]]) 
     if found is not None:
         more = "more" if found.bias_fraction >= 0 else "less"
         words += (
-            f"; in the median it reached {percent(found.half_width_fraction)} to either side, and the measured "
-            f"values were {percent(abs(found.bias_fraction))} {more} than predicted"
+            f"; in the median the interval reached {percent(found.half_width_fraction)} to either side, and the "
+            f"measured values were {percent(abs(found.bias_fraction))} {more} than predicted"
         )
     reasons = Counter(REASONS[m.reason] for m, _ in pairs if m.reason is not None)
     if reasons:
-        words += ". Chosen: " + "; ".join(
+        words += ". Why these were tried: " + "; ".join(
             f"{name}, {counted(n, 'time')}" for name, n in reasons.most_common()
         )
     return f"{words}."

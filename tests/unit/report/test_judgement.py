@@ -57,8 +57,11 @@ def test_what_was_foreseen_is_kept_and_held_against_what_was_seen() -> None:
     (place,) = study(a_material(observations={observations[0].context.place: observations})).places
     assert place.promised_coverage.count == len(observations)
     figure = next(f for f in place_figures(place) if f.title.startswith("Was it right"))
-    assert "than predicted. Chosen: where least was known for the price, 6 times" in figure.description
-    assert "it reached 100 % to either side" in figure.description
+    assert (
+        "than predicted. Why these were tried: where least was known for the price, 6 times"
+        in figure.description
+    )
+    assert "the interval reached 100 % to either side" in figure.description
     found = sharpness([(30e6, Estimate(10e6, 20e6, 40e6))])
     assert found is not None
     assert found.bias_fraction == pytest.approx(0.5)

@@ -153,7 +153,7 @@ class Week:
         """The truth of the way of its bytes at that moment."""
         changes = [c for c in self.scenario.changes if c.days <= days]
         steps: list[Scenario | At] = [self.scenario, *changes]
-        truths = [step.inbound if TRANSFERS[operation].reads else step.link for step in steps]
+        truths = [step.inbound if _reads(operation) else step.link for step in steps]
         return next((truth for truth in reversed(truths) if truth is not None), None)
 
     def fraction_of_best(
@@ -360,7 +360,12 @@ def _truth(scenario: Scenario, row: Operation[Any, Any]) -> object:
     """Of what the operation meets; None: it is not there."""
     if row.service is Service.SQS:
         return scenario.queue
-    return scenario.inbound if TRANSFERS[row.name].reads else scenario.link
+    return scenario.inbound if _reads(row.name) else scenario.link
+
+
+def _reads(operation: str) -> bool:
+    """Whether its bytes come by the link of reads; all else on objects, also what moves none, meets that of writes."""
+    return operation in TRANSFERS and TRANSFERS[operation].reads
 
 
 def _configuration(scenario: Scenario, directory: Path) -> Configuration:

@@ -383,7 +383,10 @@ class PerformanceModel(Protocol[SettingT]):
         ...
 
     def predict(self, fit: Fit, context: Context, setting: SettingT, demand: Demand) -> Prediction:
-        """What to expect of a setting: each metric with its 90 % interval for one future measurement."""
+        """What to expect of a setting: each metric with its 90 % interval for one future measurement.
+
+        What is expected of the value is the geometric mean of its draws, so that two of them differ by `log_gains`.
+        """
         ...
 
     def usual(self, fit: Fit, context: Context, settings: Sequence[SettingT], demand: Demand) -> Array:

@@ -39,6 +39,11 @@ class Direction:
     packet_measure: str  # all packets
     absent: frozenset[str] = frozenset()  # parameters of the law that mean nothing in this direction
 
+    @property
+    def passes_host(self) -> bool:
+        """Whether the bytes pass the host, whose network, processor and memory then limit it."""
+        return "host_bytes_per_second" not in self.absent
+
 
 # Late requests: AWS's CRT sends parts again, because about one upload in a thousand is answered only after 5 s. Of
 # requests for 1 KiB that Skyrise measured in 2024, one in ten thousand took longer than .3 s (GET) or .4 s (PUT), and
@@ -103,8 +108,8 @@ def direction_of(operation: str) -> Direction:
 
 
 def passes_host(operation: str) -> bool:
-    """Whether the operation's bytes pass the host, whose network and processor then limit it."""
-    return "host_bytes_per_second" not in direction_of(operation).absent
+    """See `Direction`."""
+    return direction_of(operation).passes_host
 
 
 def kindred(operation: str) -> frozenset[str]:
@@ -138,7 +143,9 @@ class S3Setting(ABC):
         """The size of a part or range; at or above the object's size it means a single request."""
 
     def memory_bytes(self, object_size_bytes: int, object_count: int = 1) -> int:
-        """The most bytes that a client buffers at a time, counting each request in full."""
+        """The most bytes that a client buffers at a time, counting each request in full; none if none pass the host."""
+        if not self.direction.passes_host:
+            return 0
         held_bytes = min(self.request_size_bytes, object_size_bytes)
         return held_bytes * in_flight_count(self, object_size_bytes, object_count)
 

@@ -108,8 +108,10 @@ class S3TransferModel(S3Choices[S3SettingT]):
         return Regime.BURST if spent <= _CREDIT_SHARE_MAX * left else Regime.SUSTAINED
 
     def _settled(self, fit: Fit, context: Context, demand: Demand) -> Demand:
-        """The demand with one of the two regimes, and with the bandwidth limits that follow from it."""
-        settled = self.within(fit, replace(demand, regime=self.regime(fit, context, demand)))
+        """The demand with one of the two regimes, its bandwidth limits, and a memory limit only where it matters."""
+        memory = demand.memory_bytes_max if self.direction.passes_host else None
+        regime = self.regime(fit, context, demand)
+        settled = self.within(fit, replace(demand, regime=regime, memory_bytes_max=memory))
         lasting, stated = self._lasting_rate(fit, context, demand), settled.bandwidth_bytes_per_second_max
         if lasting is None:
             return settled

@@ -13,24 +13,25 @@ from penstock.models.s3.download import S3DownloadModel
 from penstock.models.s3.law import HOST_RATE
 from penstock.models.s3.studies import studies
 from penstock.models.s3.tables import table_prior
-from penstock.models.s3.upload import S3UploadModel
+from penstock.models.s3.upload import S3UploadModel, S3UploadSetting
+from penstock.units import MiB
 from penstock.vocabulary import Demand, Place
 from tests.factories import CONTEXT, an_observation
 from tests.unit.models.told import told
 
 BESIDE = "s3_beside"
+DIRECTION = dataclasses.replace(
+    UPLOADS,
+    typical={**UPLOADS.typical, "host_bytes_per_second": (1e12, 0.01)},
+    absent=frozenset({"host_bytes_per_second"}),
+)
 PLACE = Place(operation="s3_upload", region="eu-west-1", instance_type="c6i.large")
 
 
 @pytest.fixture
 def beside(monkeypatch: pytest.MonkeyPatch) -> Place:
     """Where an operation is measured whose bytes never pass the host."""
-    direction = dataclasses.replace(
-        UPLOADS,
-        typical={**UPLOADS.typical, "host_bytes_per_second": (1e12, 0.01)},
-        absent=frozenset({"host_bytes_per_second"}),
-    )
-    monkeypatch.setitem(BY_OPERATION, BESIDE, direction)
+    monkeypatch.setitem(BY_OPERATION, BESIDE, DIRECTION)
     return dataclasses.replace(PLACE, operation=BESIDE)
 
 
@@ -52,10 +53,32 @@ def test_the_network_of_the_host_is_no_ceiling_of_what_does_not_pass_it(beside: 
     assert table_prior(beside).mean[HOST_RATE] == pytest.approx(np.log(1e12))
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _BesideSetting(S3UploadSetting):
+    direction = DIRECTION
+
+
 class _BesideModel(S3UploadModel):
     """Of an operation whose bytes never pass the host."""
 
     operation = BESIDE
+    setting_type = _BesideSetting
+
+
+def test_what_does_not_pass_the_host_takes_none_of_its_memory(beside: Place) -> None:
+    """A limit of a container's memory would otherwise keep it from the threads that fill the service."""
+    found = []
+    for model, place in ((S3UploadModel(), PLACE), (_BesideModel(), beside)):
+        context = dataclasses.replace(CONTEXT, place=place)
+        fit = model.fit(place, [an_observation(context=context)], prior=None, seed=1)
+        demand = Demand(memory_bytes_max=16 * MiB)
+        settings = model.candidates(fit, context, demand)
+        most = max(settings, key=lambda each: each.thread_count)
+        held = model.derive(fit, context, most, demand)["memory_bytes"]
+        found.append((most.thread_count > 3, held > 0, model.bottleneck(fit, context, most, demand)))
+    assert found[0][:2] == (False, True)
+    assert found[1][:2] == (True, False)
+    assert found[1][2] != "memory"
 
 
 def test_a_faster_host_is_promised_to_nobody_who_does_not_need_it(beside: Place) -> None:

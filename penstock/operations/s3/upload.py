@@ -65,11 +65,16 @@ def _driven(
 
 
 def _told_bytes(apis: Mapping[str, Series]) -> int | None:
-    """The mean size of completed uploads, in bytes, from their mean count of parts; None if none was completed."""
+    """The mean size of completed uploads, in bytes, from their mean count of parts; None if none was completed.
+
+    Copies are completed by the same call, so that their parts count as well.
+    """
     parts, ends = apis.get("UploadPart"), apis.get("CompleteMultipartUpload")
     if parts is None or ends is None or not ends.call_count:
         return None
-    part_count = max(1, round(parts.call_count / ends.call_count))
+    copied = apis.get("UploadPartCopy")
+    made_count = parts.call_count + (copied.call_count if copied else 0)
+    part_count = max(1, round(made_count / ends.call_count))
     return min(part_count * UNTOLD_PART_BYTES, OBJECT_SIZE_BYTES_MAX)
 
 

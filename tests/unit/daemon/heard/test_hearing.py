@@ -178,12 +178,19 @@ async def test_uploads_are_held_against_the_advice_and_do_not_move_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ended_count", "size_bytes"), [(0, 512 * MiB), (3, 64 * MiB), (25, 8 * MiB), (1, 192 * MiB)]
+    ("ended_count", "copied_count", "size_bytes"),
+    [(0, 0, 512 * MiB), (3, 0, 64 * MiB), (25, 0, 8 * MiB), (1, 0, 192 * MiB), (6, 24, 64 * MiB)],
 )
-def test_an_object_is_as_large_as_its_parts_together(ended_count: int, size_bytes: int) -> None:
-    """What thirty-two threads bring an object of eight parts is not what they bring one of sixty-four."""
+def test_an_object_is_as_large_as_its_parts_together(
+    ended_count: int, copied_count: int, size_bytes: int
+) -> None:
+    """What thirty-two threads bring an object of eight parts is not what they bring one of sixty-four.
+
+    An application that copies as well completes what it has copied by the same call.
+    """
     hearing = Hearing(Noon())
-    for api, count in (("UploadPart", 24), ("CompleteMultipartUpload", ended_count)):
+    heard = {"UploadPart": 24, "UploadPartCopy": copied_count, "CompleteMultipartUpload": ended_count}
+    for api, count in heard.items():
         for _ in range(count):
             hearing.hear(a_datagram(Api=api))
             hearing.hear(a_datagram(Api=api, Type="ApiCall", Latency=100, AttemptCount=1))

@@ -12,6 +12,7 @@ import pytest
 
 from penstock.cli.main import cli
 from penstock.daemon import metrics
+from penstock.operations.table import OPERATIONS
 from tests.programs import printed
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -29,6 +30,20 @@ def test_every_metric_that_is_asked_for_is_told() -> None:
     asked = set(re.findall(r"penstock_\w+", " ".join([*EXPRESSIONS, *rules])))
     assert len(asked) > 12
     assert asked <= told
+
+
+def test_what_is_expected_of_every_operation_is_shown() -> None:
+    """A host that drives queues alone would otherwise see an empty panel."""
+    predicted = [expression for expression in EXPRESSIONS if "penstock_predicted_value" in expression]
+    for row in OPERATIONS.values():
+        assert any(_selects(expression, row.model.value_metric) for expression in predicted), row.name
+        assert not any(_selects(expression, "request_rate_per_second") for expression in predicted)
+
+
+def _selects(expression: str, metric: str) -> bool:
+    """Whether the matchers of the label `metric` let this one through, as Prometheus anchors them."""
+    matchers = re.findall(r'metric(=~|!~|=|!=)"([^"]*)"', expression)
+    return all((re.fullmatch(pattern, metric) is None) == (sign[0] == "!") for sign, pattern in matchers)
 
 
 def test_alerts_name_commands_that_there_are() -> None:

@@ -103,13 +103,13 @@ class ReadObjects:
         room = min(paid, in_time)
         if found is None and in_time < range_bytes <= paid:
             return (
-                f"there is nothing to read in {self._workspace.bucket} yet, and no object with a range of "
+                f"nothing in {self._workspace.bucket} is large enough to read, and no object with a range of "
                 f"{format_bytes(range_bytes)} can be uploaded within {cost_max.duration_seconds:g} s: allow more time "
                 "(duration_seconds_max), or name an object (object_key)"
             )
         if found is None and room < range_bytes:
             return (
-                f"there is nothing to read in {self._workspace.bucket} yet, and half of the plan's "
+                f"nothing in {self._workspace.bucket} is large enough to read, and half of the plan's "
                 f"{format_bytes(cost_max.transferred_bytes)}, {counted(cost_max.request_count, 'request')} and "
                 f"{money(cost_max.usd)} is too little to upload a range of {format_bytes(range_bytes)}: "
                 "raise the budget, or name an object"

@@ -231,6 +231,15 @@ def test_a_request_to_put_less_than_a_part_is_paid_for_whole() -> None:
     assert to_be_read(store) == []
 
 
+def test_what_is_there_and_too_small_is_not_called_nothing() -> None:
+    """The first probe of a place puts what it can pay for, and a later one may want a larger range than that."""
+    cost_max = replace(AMPLE, transferred_bytes=64 * MiB)
+    plans = [a_download_plan(size=64 * MiB, range_size=size, cost_max=cost_max) for size in (MiB, 64 * MiB)]
+    first, second = outcomes_of(plans, MemoryStore())
+    assert isinstance(first, Observation)
+    assert reason_of(second).startswith("nothing in b is large enough to read, and half of the plan's 64 MiB")
+
+
 async def test_parts_that_are_sent_again_stay_within_the_plan(clock: VirtualClock) -> None:
     """What is left of the money pays for each of them once more, and for what stands around them."""
     tariff = prices.tariff(

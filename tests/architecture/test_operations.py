@@ -96,10 +96,11 @@ def test_who_may_name_an_operation_does() -> None:
 
 
 def test_the_manual_names_every_operation() -> None:
-    """Where the manual lists what can be asked, probed and configured, it lists the table."""
+    """Where the manual lists what can be asked, probed and configured, it lists the table; so does the example."""
     listed = json.loads((ROOT / "docs/openapi.json").read_text())["components"]["schemas"]["OperationKind"]
     assert listed["enum"] == list(OPERATIONS)
-    for page in ("README.md", "docs/configuration.md", "docs/socket-protocol.md"):
+    example = "penstock/cli/systemd/penstock.toml"
+    for page in ("README.md", "docs/configuration.md", "docs/socket-protocol.md", example):
         assert {name for name in OPERATIONS if name in (ROOT / page).read_text()} == OPERATIONS.keys(), page
 
 

@@ -6,16 +6,21 @@ assumed independent,
     P(slower than t) = P(X > t)                     up to the delay
                      = P(X > t) P(Y > t - delay)    beyond it
 
-and the fraction P(X > delay) of all requests is sent twice. If successive requests correlate, the second is no
-independent draw and the gain is smaller, so the correlation is shown as well.
+and the fraction P(X > delay) of all requests is sent twice. Y is a request of the same setting: a large part that is
+sent again does not take the time of a small one. If successive requests correlate, the second is no independent draw
+and the gain is smaller, so the correlation is shown as well.
 """
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.models.inference.histogram import correlation, count_of, quantile, values_and_counts
+import numpy as np
+
+from penstock.models.inference.histogram import correlation, count_of, merged, quantile, values_and_counts
 from penstock.report.tally import Tally
 from penstock.vocabulary import Estimate, Histogram, Pairs
 
@@ -61,37 +66,41 @@ class Spread:
 
 def spreads(tally: Tally) -> tuple[Spread, ...]:
     """By size, and within a size the most frequent kind first."""
+    kinds: dict[tuple[int, str], list[Histogram]] = defaultdict(list)
+    for (size, name, _), histogram in tally.times.items():
+        kinds[size, name].append(histogram)
     found = [
-        _spread(name, size, histogram, tally.pairs.get(size))
-        for (size, name), histogram in tally.times.items()
-        if count_of(histogram) >= COUNT_MIN
+        _spread(name, size, histograms, tally.pairs.get(size))
+        for (size, name), histograms in kinds.items()
+        if sum(map(count_of, histograms)) >= COUNT_MIN
     ]
     return tuple(sorted(found, key=lambda s: (s.payload_size_bytes, -s.count)))
 
 
-def hedged(histogram: Histogram, delay_seconds: float) -> Hedge:
-    """The outcome with a second request after this delay."""
-    points = values_and_counts(histogram)
-    total = count_of(histogram)
-
-    def beyond(seconds: float) -> float:
-        """The fraction of requests that take longer."""
-        return sum(count for value, count in points if value > seconds) / total
-
-    def slower(seconds: float) -> float:
-        again = beyond(seconds - delay_seconds) if seconds > delay_seconds else 1.0
-        return beyond(seconds) * again
-
-    candidates = sorted({value for value, _ in points} | {delay_seconds + value for value, _ in points})
-    p99, p999 = (
-        next(value for value in candidates if slower(value) <= 1.0 - fraction) for fraction in (0.99, 0.999)
-    )
+def hedged(histograms: Sequence[Histogram], delay_seconds: float) -> Hedge:
+    """The outcome with a second request after this delay, which takes the time of one of the same histogram."""
+    known = [np.array(values_and_counts(histogram)).T for histogram in histograms]
+    middles = np.concatenate([values for values, _ in known])
+    candidates = np.unique(np.concatenate([middles, delay_seconds + middles]))
+    slower, extra = np.zeros(len(candidates)), 0.0
+    for values, counts in known:
+        left = np.append(counts[::-1].cumsum()[::-1], 0.0)  # requests from each value on
+        beyond, again = (
+            left[np.searchsorted(values, at, side="right")] for at in (candidates, candidates - delay_seconds)
+        )
+        slower += beyond * np.where(candidates > delay_seconds, again / left[0], 1.0)
+        extra += float(counts[values > delay_seconds].sum())
+    total = sum(map(count_of, histograms))
+    p99, p999 = (float(candidates[np.argmax(slower / total <= 1.0 - fraction)]) for fraction in (0.99, 0.999))
     return Hedge(
-        delay_seconds=delay_seconds, extra_fraction=beyond(delay_seconds), p99_seconds=p99, p999_seconds=p999
+        delay_seconds=delay_seconds, extra_fraction=extra / total, p99_seconds=p99, p999_seconds=p999
     )
 
 
-def _spread(name: str, payload_size_bytes: int, histogram: Histogram, pairs: Pairs | None) -> Spread:
+def _spread(
+    name: str, payload_size_bytes: int, histograms: Sequence[Histogram], pairs: Pairs | None
+) -> Spread:
+    histogram = merged(histograms)
     fractions = _DELAY_FRACTIONS if name in _SENT_AGAIN else ()
     delays = sorted({quantile(histogram, fraction) for fraction in fractions})
     p50, p90, p99, p999 = (quantile(histogram, fraction) for fraction in (0.5, 0.9, 0.99, 0.999))
@@ -104,7 +113,7 @@ def _spread(name: str, payload_size_bytes: int, histogram: Histogram, pairs: Pai
         p90_seconds=p90,
         p99_seconds=p99,
         p999_seconds=p999,
-        hedges=tuple(hedged(histogram, delay) for delay in delays),
+        hedges=tuple(hedged(histograms, delay) for delay in delays),
         correlation=_correlation(pairs) if name in _SUCCESSIVE else None,
     )
 

@@ -52,7 +52,8 @@ class Tally:
     levels: Mapping[tuple[int, Any], Histogram] = field(default_factory=dict)
     # By hour: successful measurements relative to what is now expected of their settings.
     course: Mapping[int, Histogram] = field(default_factory=dict)
-    times: Mapping[tuple[int, str], Histogram] = field(default_factory=dict)  # of requests, by size and name
+    # Of requests, by payload size, name and setting.
+    times: Mapping[tuple[int, str, Any], Histogram] = field(default_factory=dict)
     pairs: Mapping[int, Pairs] = field(default_factory=dict)  # successive request times, by size
 
     @property
@@ -125,7 +126,7 @@ class _Tallying:
         self._beats: dict[tuple[int, bool], Beat] = {}
         self._levels: dict[int, Counter[int]] = defaultdict(Counter)  # by number
         self._course: dict[int, Counter[int]] = defaultdict(Counter)
-        self._times: dict[tuple[int, str], Histogram] = {}
+        self._times: dict[tuple[int, str, Any], Histogram] = {}
         self._pairs: dict[int, Pairs] = {}
 
     def tally(self) -> Tally:
@@ -144,12 +145,12 @@ class _Tallying:
         hours = (at // HOUR_SECONDS).astype(np.int64)
         self._count_beats(seen, hours)
         self._count_values(seen, hours)
-        times: dict[tuple[int, str], list[Histogram]] = defaultdict(list)
+        times: dict[tuple[int, str, Any], list[Histogram]] = defaultdict(list)
         pairs: dict[int, list[Pairs]] = defaultdict(list)
         for one in seen:
             size = one.context.payload_size_bytes
             for name, histogram in one.histograms.items():
-                times[size, name].append(histogram)
+                times[size, name, one.setting].append(histogram)
             if one.successive is not None:
                 pairs[size].append(one.successive)
         for key, some in times.items():

@@ -9,8 +9,10 @@ from collections.abc import Sequence
 import pytest
 
 from penstock.models.inference.histogram import histogram_of, pairs_of
+from penstock.models.s3.upload import S3UploadSetting
 from penstock.report.distributions import hedged, spreads
 from penstock.report.tally import tally_of
+from penstock.units import MiB
 from tests.factories import CONTEXT, an_observation
 
 
@@ -33,9 +35,22 @@ def simulated_p99(values: Sequence[float], delay: float) -> float:
 def test_what_sending_again_gains_is_as_when_it_is_done(delay: float) -> None:
     """By the formula and by drawing; so many are sent twice."""
     values = times(5000)
-    hedge = hedged(histogram_of(values), delay)
+    hedge = hedged([histogram_of(values)], delay)
     assert hedge.p99_seconds == pytest.approx(simulated_p99(values, delay), rel=0.08)
     assert hedge.extra_fraction == pytest.approx(sum(v > delay for v in values) / len(values), abs=0.03)
+
+
+def test_a_large_part_that_is_sent_again_takes_the_time_of_a_large_part() -> None:
+    """Not that of the small ones which other probes tried: then nothing would be slow that is sent again."""
+    small, large = (S3UploadSetting(thread_count=4, part_size_bytes=n * MiB) for n in (5, 50))
+    seen = [
+        an_observation(setting=setting, histograms={"request_seconds": histogram_of(seconds)})
+        for setting, seconds in ((small, [0.1] * 970), (large, [1.0] * 30))
+    ]
+    (spread,) = spreads(tally_of(seen, lambda _: 1.0, lambda _, settings: [None] * len(settings)))
+    assert spread.count == 1000
+    assert spread.p99_seconds == pytest.approx(1.0, rel=0.05)
+    assert spread.best_hedge is None
 
 
 def test_a_week_of_probes_is_one_distribution_by_size() -> None:

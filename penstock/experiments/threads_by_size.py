@@ -268,8 +268,8 @@ def _law_here(records: Records) -> list[str]:
                 f"Size, {end}, {_SCHEMES[scheme]}: {best_threads(curves[small]):.0f} threads are best at {small} KB "
                 f"and {best_threads(curves[large]):.0f} at {large} KB."
             )
-        if len(by_end) == 2:
-            kib = min(by_end["near"].keys() & by_end["far"].keys())
+        if both := by_end.get("near", {}).keys() & by_end.get("far", {}).keys():
+            kib = min(both)
             near, far = by_end["near"][kib], by_end["far"][kib]
             near_ms, far_ms = (1e3 * kib / KiB / curve[1.0] for curve in (near, far))
             times = f"{near_ms:.1f} ms near and {far_ms:.1f} ms far"

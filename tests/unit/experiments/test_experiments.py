@@ -221,7 +221,7 @@ def test_a_few_pairs_say_nothing_of_what_goes_with_what() -> None:
     ):
         assert words in sentences
     assert "p = " not in sentences
-    assert "drop the second" not in sentences
+    assert "brings little" not in sentences
     assert experiment.intervals(Records(few, is_here=True)) == {}
     assert not [
         name for name in experiment.quantities(Records(few, is_here=True)) if name.startswith("pairs")
@@ -539,6 +539,17 @@ def test_two_thread_counts_name_no_best_one() -> None:
     assert "Best thread count" not in said
     grids = EXPERIMENTS["threads-by-size"].grids(Records(found, is_here=True))
     assert [grid.title for grid in grids] == ["The most of each size, MiB/s"]
+
+
+def test_ends_that_share_no_size_are_not_compared() -> None:
+    """As of a run that was cut short: what there is of each is said, and nothing of distance."""
+    found = [
+        *rates_of("grid/near-plain/1", {1: 0.02, 4: 0.08}),
+        *rates_of("grid/far-plain/64", {1: 1.0, 4: 4.0}),
+    ]
+    said = " ".join(EXPERIMENTS["threads-by-size"].answers(Records(found, is_here=True)))
+    assert "Only 2 thread counts" in said
+    assert "Distance" not in said
 
 
 def test_what_tls_costs_is_said_by_size_and_in_numbers() -> None:

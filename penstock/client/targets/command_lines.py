@@ -132,7 +132,7 @@ TARGETS = (
         "aws-cli",
         upload=("`aws configure set` lines, or the s3 section of a profile (versions 1 and 2)", _aws_cli),
         download=("the same for downloads", _aws_cli),
-        reasons={"connection_pool_count": "it has no key for it, and keeps 10 connections when idle"},
+        reasons={"connection_pool_count": "it has no key for it, and keeps 10 idle connections"},
         download_reasons=WHOLE_OBJECTS,
         # These commands change the active profile: AWS_PROFILE, else the default.
         writers={

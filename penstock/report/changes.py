@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from penstock.models.model import PerformanceModel
+from penstock.models.model import Fit, PerformanceModel
 from penstock.optimizer.verdict import signed_percent
 from penstock.report.difference import log_deviation, ratio, signed_span, welch
 from penstock.report.wording import date_words
@@ -36,6 +36,8 @@ class ChangeFinding:
     advised_after: Any
     payload_size_bytes: int | None
     as_until: datetime | None  # the place is again as it was until then
+    # With what was measured since, the newest fit takes both sides for the same state, which varies.
+    is_withdrawn: bool
 
     @property
     def is_certain(self) -> bool:
@@ -48,8 +50,9 @@ def change_findings(
     changes: Sequence[Change[Any]],
     observations: Sequence[Observation[Any]],
     payload_size_bytes: int | None,
+    fit: Fit | None = None,
 ) -> tuple[ChangeFinding, ...]:
-    """The changes of one place, oldest first, for the payload size that is measured most.
+    """The changes of one place, oldest first, for the payload size that is measured most; `fit` is its newest.
 
     The measurements on each side of a change extend to the next certain change: a repeated alarm about the same change
     does not end them.
@@ -58,10 +61,15 @@ def change_findings(
     moments = [change.changed_at for change in ordered]
     for _ in range(2):
         found = [
-            _finding(model, change, _between(observations, change.changed_at, moments), payload_size_bytes)
+            replace(
+                _finding(
+                    model, change, _between(observations, change.changed_at, moments), payload_size_bytes
+                ),
+                is_withdrawn=fit is not None and _is_withdrawn(change, fit, observations),
+            )
             for change in ordered
         ]
-        moments = [finding.changed_at for finding in found if finding.is_certain]
+        moments = [each.changed_at for each in found if each.is_certain and not each.is_withdrawn]
     return tuple(found)
 
 
@@ -81,6 +89,8 @@ def _between(
 def change_sentence(finding: ChangeFinding, metric: str) -> str:
     """``Throughput fell by 38 % (30 to 45 %) on 2026-04-10 at 14:20 UTC; connection from 26 to 15 MB/s``."""
     words = label(metric).capitalize()
+    if finding.is_withdrawn:
+        return f"{words} varies: what changed on {_moment_words(finding.changed_at)} UTC did not last."
     if finding.fraction is None:
         said = f"{words} changed"
     elif finding.is_certain:
@@ -104,6 +114,16 @@ def _moment_words(moment: datetime) -> str:
     return date_words(moment).replace(" ", " at ")
 
 
+def _is_withdrawn(change: Change[Any], fit: Fit, observations: Sequence[Observation[Any]]) -> bool:
+    """Whether the fit learned from measurements on both sides of the change as from one state."""
+    if change.unchanged_at is None or not (
+        fit.is_about(change.changed_at) and fit.is_about(change.unchanged_at)
+    ):
+        return False
+    learned = [o for o in observations if fit.is_about(o.started_at)][-fit.observation_count :]
+    return sum(o.started_at < change.changed_at for o in learned) >= MEASURED_COUNT_MIN
+
+
 def _finding(
     model: PerformanceModel[Any],
     change: Change[Any],
@@ -125,6 +145,7 @@ def _finding(
         advised_after=moved.after if moved else None,
         payload_size_bytes=moved.payload_size_bytes if moved else None,
         as_until=change.as_until,
+        is_withdrawn=False,
     )
 
 

@@ -285,7 +285,7 @@ class Report:
 def last_change(fit: Fit | None, changes: Iterable[ChangeFinding]) -> datetime:
     """Since when the place is as it is: by the newest fit, which forgets older data, and by recorded changes."""
     by_fit = [fit.changed_at] if fit is not None and fit.changed_at is not None else []
-    certain = (change.changed_at for change in changes if change.is_certain)
+    certain = (change.changed_at for change in changes if change.is_certain and not change.is_withdrawn)
     return max([*by_fit, *certain], default=datetime.min.replace(tzinfo=UTC))
 
 

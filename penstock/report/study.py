@@ -272,7 +272,7 @@ class _Studied:
         if advice is None:
             return ()
         size = advice.context.payload_size_bytes
-        return change_findings(self._model, known, self._own or self._believed, size)
+        return change_findings(self._model, known, self._own or self._believed, size, self._expectations.fit)
 
     @property
     def _changed_at(self) -> datetime:

@@ -36,7 +36,7 @@ def verdict_on(
     """
     gains = _client_gains(material, findings, advice)
     rhythm = next((r for r in findings.rhythms if r.is_significant), None)
-    newest = findings.news[-1] if findings.news else None
+    newest = next((change for change in reversed(findings.news) if not change.is_withdrawn), None)
     unmeasured_count = 0 if findings.observation_count else len(findings.inconclusives)
     expenses = [e for e in material.expenses if e.operation == findings.place.operation]
     hours = [e.hour_at for e in expenses]

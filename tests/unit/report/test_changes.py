@@ -10,7 +10,7 @@ import pytest
 
 from penstock.report.changes import change_findings, change_sentence
 from penstock.vocabulary import Estimate, Moved, Observation
-from tests.factories import CONTEXT, NOON, SETTING, a_change, an_observation
+from tests.factories import CONTEXT, NOON, SETTING, a_change, a_fit, an_observation
 from tests.unit.report.materials import HOUR, UPLOAD
 
 SIZE = CONTEXT.payload_size_bytes
@@ -46,6 +46,20 @@ def test_a_place_that_is_again_what_it_was_is_said_to_be() -> None:
     (found,) = change_findings(UPLOAD, [a_change(as_until=NOON - 3 * HOUR)], [], SIZE)
     words = change_sentence(found, "throughput_bytes_per_second")
     assert words.endswith("; the place is again as it was until 2026-03-01 at 09:00.")
+
+
+@pytest.mark.parametrize(("alike", "is_withdrawn"), [(True, True), (False, False)])
+def test_what_did_not_last_is_no_change_for_good(alike: bool, is_withdrawn: bool) -> None:
+    """A path of two states "rose by 22 %" at the first of many moves, also when the fit had taken it back."""
+    seen = observations(before=10, after=8, ratio=1.22)
+    fit = dataclasses.replace(
+        a_fit(), changed_at=None if alike else NOON, earlier=(), observation_count=18 if alike else 8
+    )
+    (found,) = change_findings(UPLOAD, [a_change(unchanged_at=NOON - HOUR)], seen, SIZE, fit)
+    assert found.is_withdrawn is is_withdrawn
+    words = change_sentence(found, "throughput_bytes_per_second")
+    did_not_last = "Throughput varies: what changed on 2026-03-01 at 12:00 UTC did not last."
+    assert words == did_not_last if is_withdrawn else words.startswith("Throughput rose by ")
 
 
 def test_with_too_few_of_them_the_fits_tell_it() -> None:

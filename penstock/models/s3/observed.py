@@ -105,14 +105,16 @@ def _rows(
     crowding = _crowding(observation)
     doubt = _doubt_of_the_refused(observation) if is_refused else _doubt_of_the_end(observation, shape)
     doubt += crowding if _is_cpu_bound(observation) else 0.0
+    refused_many = observation.throttled_count > _TRUSTED_REFUSED_FRACTION * observation.request_count
+    is_trusted = float(is_refused and refused_many)
     steady = observation.measures.get("steady_throughput_bytes_per_second", 0.0)
     is_whole = observation.transferred_bytes >= observation.context.payload_size_bytes and shape.objects > 0
     if steady > 0 and not is_whole:
         noise_scale = throughput_noise_scale(shape.n) + doubt
-        rows = [row(Kind.STEADY, log(steady), noise_scale, is_trusted=float(is_refused))]
+        rows = [row(Kind.STEADY, log(steady), noise_scale, is_trusted=is_trusted)]
     else:
         value = log(observation.throughput_bytes_per_second)
-        rows = [row(Kind.WHOLE, value, throughput_noise_scale(shape.n) + doubt, is_trusted=float(is_refused))]
+        rows = [row(Kind.WHOLE, value, throughput_noise_scale(shape.n) + doubt, is_trusted=is_trusted)]
     if shape.objects > 0:
         rows += [
             row(Kind.IDLE, share, noise_scale + doubt) for share, noise_scale in _idle(observation, shape)
@@ -150,6 +152,8 @@ def _admission(observation: Observation[S3SettingT], steady: float) -> list[tupl
     return [(log(admitted / seconds), 2.0 + unknown / SIGMA_TYPICAL)]
 
 
+# Of the requests: more refusals explain any loss, which then is no dip. Fewer do not make it three times as slow.
+_TRUSTED_REFUSED_FRACTION = 0.15
 # By how much the rate that goes through may lie below the admitted rate: a logarithm, over the share of refusals. A
 # bucket of three requests that refuses one in thirty by chance admits a quarter less than its rate.
 _REFUSED_BY_CHANCE = 0.01

@@ -32,6 +32,22 @@ FEW_PARTS = [
     *((40, 5), (48, 5), (32, 8), (2, 8), (20, 5), (48, 5), (40, 5), (28, 8), (48, 5)),
 ]
 
+# Threads, mebibytes in a part of 1024, how many requests were refused, and the loss to that or to chance.
+REFUSED = [
+    *((4, 8, 28, 0.5), (14, 73, 0, 1), (5, 85, 0, 1), (20, 51, 2, 0.95), (16, 64, 0, 1), (14, 36, 2, 1)),
+    *((14, 73, 0, 1), (23, 44, 1, 0.8), (7, 85, 0, 1), (18, 57, 0, 1), (20, 44, 2, 0.8), (10, 102, 0, 1)),
+    *((7, 73, 0, 1), (11, 64, 0, 1), (18, 57, 0, 1), (20, 51, 0, 0.95), (16, 64, 0, 1), (20, 25, 19, 0.2)),
+    *(
+        (20, 51, 1, 0.95),
+        (20, 51, 0, 0.28),
+        (14, 73, 0, 1),
+        (26, 16, 46, 0.1),
+        (14, 44, 0, 1),
+        (4, 256, 0, 1),
+    ),
+    *((20, 51, 1, 0.28), (14, 73, 0, 1), (11, 93, 0, 1), (16, 64, 0, 1), (16, 64, 0, 1), (12, 85, 0, 1)),
+]
+
 
 def recorded(path: Path) -> Iterator[Observation[S3DownloadSetting]]:
     """The probes of a file."""
@@ -98,6 +114,17 @@ def test_a_ceiling_that_only_large_objects_reach_is_no_change(seed: int) -> None
         assert not fit.suspicion.is_surprised
         assert not fit.suspicion.is_raised
         assert fit.drift_count == 0
+
+
+@pytest.mark.parametrize("count", [25, 30])
+def test_a_dip_in_which_one_request_was_refused_is_no_change(count: int) -> None:
+    """Two probes of twenty threads dipped; the one refusal of the second does not make it three times as slow."""
+    world = UploadWorld(connection_bytes_per_second=60e6, host_bytes_per_second=5e9, noise=0.06, size=GiB)
+    probes = [
+        world.observe(a_setting(threads, part_mib), index, throttled_count=refused, factor=factor)
+        for index, (threads, part_mib, refused, factor) in enumerate(REFUSED)
+    ]
+    assert S3UploadModel().fit(world.context.place, probes[:count], prior=None, seed=0).drift_count == 0
 
 
 @pytest.mark.parametrize("count", [21, 29])

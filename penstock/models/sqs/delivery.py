@@ -315,7 +315,7 @@ class SqsDeliveryModel:
         latency = outcome.latency_seconds[:, 0]
         spread = learning.spread(fit)
         waiting_scale = float(learning.latency_scale(outcome.waiting_fraction).mean())
-        goodput = _expected_goodput(outcome, [setting], demand)[:, 0]
+        goodput = _capped(outcome.goodput[:, 0], demand)
         goodput_scatter = spread.goodput * float(learning.goodput_scale(outcome.paced_fraction).mean())
         latency_p99 = latency_quantile_seconds(outcome.moments, 0.99)[:, 0] * spread.p99_ratio
         scatter_p99 = spread.latency_p99 * waiting_scale
@@ -333,7 +333,7 @@ class SqsDeliveryModel:
     ) -> Array:
         """The expected goodput of each setting in messages per second."""
         outcome = self._forecast(learning.drawn_costs(fit), context, settings, demand)
-        return learning.middles(_expected_goodput(outcome, settings, demand))
+        return learning.middles(_capped(outcome.goodput, demand))
 
     def derive(
         self,
@@ -516,12 +516,6 @@ def _batch_max(context: Context) -> int:
 def _capped(goodput: Array, demand: Demand) -> Array:
     rate = demand.message_rate_per_second
     return goodput if rate is None else np.asarray(np.minimum(goodput, rate))
-
-
-def _expected_goodput(outcome: Forecast, settings: Sequence[SqsDeliverySetting], demand: Demand) -> Array:
-    """Draws of goodput, (draws, settings): no more than is sent, however much the first probes counted."""
-    limits = np.array([setting.send_rate_limit_messages_per_second or np.inf for setting in settings])
-    return np.asarray(np.minimum(_capped(outcome.goodput, demand), limits))
 
 
 def _memory_bytes(setting: SqsDeliverySetting, context: Context) -> float:

@@ -315,6 +315,8 @@ def _caps(fit: Fit) -> tuple[float, float]:
 
 def _costs(rows: Array, caps: tuple[float, float]) -> QueueCosts:
     columns = {name: np.exp(rows[:, index : index + 1]) for index, name in enumerate(_NAMES)}
+    # No more arrives than is sent, however much a short probe counts.
+    columns["efficiency_fraction"] = np.minimum(columns["efficiency_fraction"], 1.0)
     return QueueCosts(
         **columns,
         request_rate_max_per_second=np.full((len(rows), 1), caps[0]),

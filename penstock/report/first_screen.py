@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
@@ -122,7 +123,7 @@ def _facts(
     facts = []
     if expected is not None:
         words = interval(place.value_metric, expected)
-        words += " while burst credits last" if made.derived.get("is_burst") else ""
+        words += " while burst credits last" if _credit_seconds(made.derived) < math.inf else ""
         facts.append((f"Expected {label(place.value_metric)}", words))
         facts += _worth(place.value_metric, expected, advice, verdict.gains)
     facts.append(("How sure", _sure(place, made.basis)))
@@ -144,7 +145,7 @@ def _worth(
 ) -> list[tuple[str, str]]:
     """What the gain over the first client is worth: in time if there is a gain, in money if prices differ."""
     found, derived = [], advice.recommendation.derived
-    credited = expected.expected * derived["burst_seconds_left"] if derived.get("is_burst") else math.inf
+    credited = expected.expected * _credit_seconds(derived)
     if (noun := rate_noun(metric)) and gains and gains[0].gain.low > 1.0:
         amount, words = (1e12, "1 TB") if noun == "bytes" else (1e6, f"a million {noun}")
         if amount > credited:
@@ -159,6 +160,11 @@ def _worth(
         if f"{derived.get(name, price):.2g}" != f"{price:.2g}":
             found.append(f"{_usd(derived[name])} {label(name).removeprefix('usd ')} instead of {_usd(price)}")
     return [("What it is worth", capital("; ".join(found)))] if found else []
+
+
+def _credit_seconds(derived: Mapping[str, float]) -> float:
+    """The seconds for which burst credits last; infinite for advice that needs none, because it is no faster."""
+    return derived.get("burst_seconds_left", math.inf) if derived.get("is_burst") else math.inf
 
 
 def _usd(amount: float) -> str:

@@ -421,15 +421,21 @@ def test_the_first_screen_says_what_a_gain_is_worth() -> None:
         "burst_seconds_left": 120.0,
         "usd_per_million_objects": 1.2,
     }
-    bursting = [
-        dataclasses.replace(p, recommendation=dataclasses.replace(p.recommendation, derived=burst))
-        for p in priced
-    ]
-    said = facts(Estimate(1.5, 2.0, 2.5), bursting)
+
+    def said_of(derived: dict[str, float]) -> dict[str, str]:
+        made = [dataclasses.replace(p.recommendation, derived=derived) for p in priced]
+        bursting = [dataclasses.replace(p, recommendation=r) for p, r in zip(priced, made, strict=True)]
+        return facts(Estimate(1.5, 2.0, 2.5), bursting)
+
+    said = said_of(burst)
     assert said["Expected throughput"] == "100 MB/s (90 to 110 MB/s) while burst credits last"
     assert said["What it is worth"] == (
         "The 12 GB for which burst credits last in 2 min, where boto3 by itself takes 4 min: 2 min less"
     )
+    # What is slower than the baseline takes no credits.
+    said = said_of({name: value for name, value in burst.items() if name != "burst_seconds_left"})
+    assert said["Expected throughput"] == "100 MB/s (90 to 110 MB/s)"
+    assert said["What it is worth"].startswith("1 TB in 2.78 h, ")
 
 
 def _expecting(metric: str, advice: Advice) -> Advice:

@@ -104,7 +104,9 @@ def usual_rates(posterior: Posterior, transfers: Transfers, demand: Demand, line
     """The expected bytes per second of each transfer: the middle of its interval."""
     logs = posterior.log_throughput(transfers).mean(axis=0)
     logs = np.minimum(logs, _log_ceilings(posterior, transfers, line))
-    return np.asarray(np.exp(np.minimum(logs, log_bandwidth(demand))), dtype=np.float64)
+    return np.asarray(
+        np.minimum(np.exp(logs), demand.bandwidth_bytes_per_second_max or inf), dtype=np.float64
+    )
 
 
 def mean_rate(posterior: Posterior, transfers: Transfers, demand: Demand) -> float:

@@ -116,6 +116,12 @@ def test_reports_of_late_refusals_hold_long_transfers_back_and_no_others() -> No
     assert now_long.derived["rate_limit_bytes_per_second"] == pytest.approx(180e6, rel=0.05)
     assert now_long.bottleneck == "request-rate"
     assert "the store began to refuse transfers after about " in now_long.explanation
+    # A limit of bytes is enough, whatever its last digit.
+    for mean in range(100, 120):
+        lasting = replace(after, state={**after.state, "patience": [10 * GiB, 1e6 * mean]})
+        derived = recommended(MODEL, lasting, long).derived
+        assert derived["rate_limit_bytes_per_second"] == 1e6 * mean
+        assert "request_rate_limit_per_second" not in derived
 
 
 def test_one_measurement_far_off_sends_a_probe_to_the_incumbent() -> None:

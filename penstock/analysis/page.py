@@ -97,8 +97,8 @@ def _why(row: Row, peers: Sequence[Row]) -> str:
         return f"{percent(row['refused_fraction'])} of its requests are refused"
     if row["client_cpu_fraction"] > _FULL_CPU_FRACTION:
         return f"its probes keep a processor {percent(row['client_cpu_fraction'])} busy"
-    if latency <= 0:
-        return "not known: its requests were not timed"
+    if min(latency, row["latency_seconds"]) <= 0:
+        return "not known: requests were not timed"
     longer = row["latency_seconds"] / latency
     told = f"its requests take {longer:.1f} times as long as others'"
     return told if longer > _SLOWER_RATIO else f"{told}: fewer are under way, or its network carries less"

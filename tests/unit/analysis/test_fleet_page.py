@@ -92,6 +92,7 @@ def test_few_measurements_make_nobody_slow_and_no_change(found: tuple[Path, dict
             {"latency_seconds": 0.13},
             "its requests take 1.3 times as long as others': fewer are under way, or its network carries less",
         ),
+        ({"latency_seconds": 0.0}, "not known: requests were not timed"),
     ],
 )
 def test_a_slow_host_is_explained_by_what_was_measured(differs: dict[str, float], why: str) -> None:

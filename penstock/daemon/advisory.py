@@ -279,9 +279,9 @@ class Advisory:
                 f"the configured sizes are {sizes}"
             )
         asked = f"a probe of {operation} at {format_bytes(payload_size_bytes)}"
-        obstacles = {context: self._conductor.obstacle(context) for context in matches}
-        if all(obstacles.values()):
-            raise RefusedError(f"{asked} cannot be made now: {obstacles[matches[0]]}")
+        refusals = {context: self._conductor.refusal(context) for context in matches}
+        if all(refusals.values()):
+            raise RefusedError(f"{asked} cannot be made now: {refusals[matches[0]]}")
         for context in matches:  # one for each region
             self._conductor.request(context)
         return f"{asked} comes next, within the budget"

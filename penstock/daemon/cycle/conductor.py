@@ -165,7 +165,7 @@ class Conductor:
         self._news.set()
         return True
 
-    def obstacle(self, context: Context) -> str:
+    def refusal(self, context: Context) -> str:
         """Why a probe requested now would be refused, as far as is known without planning it; empty if it would not."""
         if (trouble := self.sweeper.refusal(context.operation)) is not None:
             return trouble

@@ -29,7 +29,6 @@ from penstock.models.s3.directions import (
     host_ceiling,
     in_flight_count,
     kindred,
-    passes_host,
     planned_transfers,
 )
 from penstock.models.s3.lateness import lateness
@@ -458,7 +457,7 @@ class S3TransferModel(S3Choices[S3SettingT]):
         if not fit.observation_count:
             return ()
         posterior, settled = Posterior.from_state(fit.state), self._settled(fit, context, demand)
-        twice, is_by_host = doubled(setting), passes_host(self.operation)
+        twice = doubled(setting)
         at, more = (self._transfers(context, [each], settled) for each in (setting, twice))
         log_gains = self.log_gains(fit, context, [twice], setting, demand)[:, 0]
         why_not: dict[Obstacle | None, str] = {
@@ -473,7 +472,7 @@ class S3TransferModel(S3Choices[S3SettingT]):
                 log_gains,
                 limit=limit,
                 why_not_more=why_not.get(obstacle, ""),
-                is_by_host=is_by_host,
+                is_by_host=self.direction.passes_host,
             )
         ]
         told = (remarks.of_two_states(posterior, at), remarks.of_late_requests(posterior, at))

@@ -68,7 +68,8 @@ def spreads(tally: Tally) -> tuple[Spread, ...]:
     """By size, and within a size the most frequent kind first."""
     kinds: dict[tuple[int, str], list[Histogram]] = defaultdict(list)
     for (size, name, _), histogram in tally.times.items():
-        kinds[size, name].append(histogram)
+        if count_of(histogram):
+            kinds[size, name].append(histogram)
     found = [
         _spread(name, size, histograms, tally.pairs.get(size))
         for (size, name), histograms in kinds.items()

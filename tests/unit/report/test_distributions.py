@@ -43,9 +43,10 @@ def test_what_sending_again_gains_is_as_when_it_is_done(delay: float) -> None:
 def test_a_large_part_that_is_sent_again_takes_the_time_of_a_large_part() -> None:
     """Not that of the small ones which other probes tried: then nothing would be slow that is sent again."""
     small, large = (S3UploadSetting(thread_count=4, part_size_bytes=n * MiB) for n in (5, 50))
+    none = S3UploadSetting(thread_count=1, part_size_bytes=5 * MiB)
     seen = [
         an_observation(setting=setting, histograms={"request_seconds": histogram_of(seconds)})
-        for setting, seconds in ((small, [0.1] * 970), (large, [1.0] * 30))
+        for setting, seconds in ((small, [0.1] * 970), (large, [1.0] * 30), (none, []))
     ]
     (spread,) = spreads(tally_of(seen, lambda _: 1.0, lambda _, settings: [None] * len(settings)))
     assert spread.count == 1000

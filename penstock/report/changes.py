@@ -116,9 +116,9 @@ def _moment_words(moment: datetime) -> str:
 
 def _is_withdrawn(change: Change[Any], fit: Fit, observations: Sequence[Observation[Any]]) -> bool:
     """Whether the fit learned from measurements on both sides of the change as from one state."""
-    if change.unchanged_at is None or not (
-        fit.is_about(change.changed_at) and fit.is_about(change.unchanged_at)
-    ):
+    if change.unchanged_at is None or not fit.observation_count:
+        return False
+    if not (fit.is_about(change.changed_at) and fit.is_about(change.unchanged_at)):
         return False
     learned = [o for o in observations if fit.is_about(o.started_at)][-fit.observation_count :]
     return sum(o.started_at < change.changed_at for o in learned) >= MEASURED_COUNT_MIN

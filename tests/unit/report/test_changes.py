@@ -48,12 +48,14 @@ def test_a_place_that_is_again_what_it_was_is_said_to_be() -> None:
     assert words.endswith("; the place is again as it was until 2026-03-01 at 09:00.")
 
 
-@pytest.mark.parametrize(("alike", "is_withdrawn"), [(True, True), (False, False)])
-def test_what_did_not_last_is_no_change_for_good(alike: bool, is_withdrawn: bool) -> None:
+@pytest.mark.parametrize(
+    ("alike", "learned_count", "is_withdrawn"), [(True, 18, True), (False, 8, False), (True, 0, False)]
+)
+def test_what_did_not_last_is_no_change_for_good(alike: bool, learned_count: int, is_withdrawn: bool) -> None:
     """A path of two states "rose by 22 %" at the first of many moves, also when the fit had taken it back."""
     seen = observations(before=10, after=8, ratio=1.22)
     fit = dataclasses.replace(
-        a_fit(), changed_at=None if alike else NOON, earlier=(), observation_count=18 if alike else 8
+        a_fit(), changed_at=None if alike else NOON, earlier=(), observation_count=learned_count
     )
     (found,) = change_findings(UPLOAD, [a_change(unchanged_at=NOON - HOUR)], seen, SIZE, fit)
     assert found.is_withdrawn is is_withdrawn

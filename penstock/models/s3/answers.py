@@ -100,6 +100,12 @@ def _log_ceilings(posterior: Posterior, transfers: Transfers, line: Ceiling | No
     return np.where(transfers.is_burst, with_credits, without)
 
 
+def within_line(posterior: Posterior, transfers: Transfers, logs: Array, line: Ceiling | None) -> Array:
+    """Draws of logarithms of throughput, (draws, transfers), of which no more is expected than the line carries."""
+    beyond = logs.mean(axis=0) - _log_ceilings(posterior, transfers, line)
+    return np.asarray(logs - np.maximum(beyond, 0.0), dtype=np.float64)
+
+
 def usual_rates(posterior: Posterior, transfers: Transfers, demand: Demand, line: Ceiling | None) -> Array:
     """The expected bytes per second of each transfer: the middle of its interval."""
     logs = posterior.log_throughput(transfers).mean(axis=0)

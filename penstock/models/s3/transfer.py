@@ -371,7 +371,9 @@ class S3TransferModel(S3Choices[S3SettingT]):
         transfers = self._transfers(context, [reference, *settings], aimed)
         transfers = _single(transfers) if is_of_one else transfers
         posterior = Posterior.from_state(fit.state)
-        logs = _on_average(posterior, transfers, posterior.together(transfers), demand)
+        line = host_ceiling(context.place)
+        usual = answers.within_line(posterior, transfers, posterior.together(transfers), line)
+        logs = _on_average(posterior, transfers, usual, demand)
         return np.asarray(logs[:, 1:] - logs[:, :1], dtype=np.float64)
 
     def predict(self, fit: Fit, context: Context, setting: S3SettingT, demand: Demand) -> Prediction:

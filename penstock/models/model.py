@@ -281,6 +281,10 @@ THROUGHPUT = "throughput_bytes_per_second"
 """The value metric of the operations whose value is the bytes of an observation over its time."""
 
 
+DEMAND_SHARE = 0.98
+"""Of the demanded rate: what carries less falls short of it."""
+
+
 class PerformanceModel(Protocol[SettingT]):
     """One operation: its knobs, its legal settings, its physics."""
 

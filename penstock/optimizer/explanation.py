@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from penstock.models.model import Fit, PerformanceModel
+from penstock.models.model import DEMAND_SHARE, Fit, PerformanceModel
 from penstock.optimizer import objective
 from penstock.optimizer.verdict import LIMITS
 from penstock.units import counted, quantity
@@ -59,7 +59,7 @@ def limit_words(model: PerformanceModel[Any], prediction: Prediction, demand: De
 def falls_short(model: PerformanceModel[Any], prediction: Prediction, demand: Demand) -> bool:
     """Whether clearly less than the demanded rate is expected."""
     expected, asked = prediction.get(model.value_metric), demand.message_rate_per_second
-    return expected is not None and asked is not None and expected.expected < objective.DEMAND_SHARE * asked
+    return expected is not None and asked is not None and expected.expected < DEMAND_SHARE * asked
 
 
 def suspicion_words(fit: Fit) -> Iterator[str]:

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.models.model import Appraisal, Array
+from penstock.models.model import DEMAND_SHARE, Appraisal, Array
 from penstock.vocabulary import Demand, Objective, knobs
 
 LATENCY_WITHIN = 0.02  # of the shortest time: closer than measurements can tell apart
-DEMAND_SHARE = 0.98  # of the demanded rate; less falls short of it
 FRUGAL_SHARE = 0.80  # of the best: what frugal settings must still reach
 _MEMORY_SHARE = 0.05  # the worth of halving memory, over that of halving connections
 

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.models import burst
-from penstock.models.model import Appraisal, Array, Fit
+from penstock.models.model import DEMAND_SHARE, Appraisal, Array, Fit
 from penstock.models.prices import service_price
 from penstock.models.sqs import learning
 from penstock.models.sqs.duplicate_loop import DeleteLoop
@@ -471,7 +471,7 @@ class SqsDeliveryModel:
             (appraisal.connection_count, demand.thread_count_max),
             (appraisal.memory_bytes, demand.memory_bytes_max),
             (appraisal.latency_seconds, demand.latency_objective_seconds),
-            (-appraisal.value, None if rate is None else -0.98 * rate),
+            (-appraisal.value, None if rate is None else -DEMAND_SHARE * rate),
         ):
             if most is not None:
                 kept = _meeting(measure, float(most), kept)

@@ -66,9 +66,8 @@ def test_refusals_are_named_with_their_beginning_and_end(tmp_path: Path) -> None
     assert episode.ends_before is not None
     assert episode.begins_after < CHANGED_AT < episode.begins_at
     assert episode.ends_at < CHANGED_AT + 12 * HOURS < episode.ends_before
-    assert f"of the requests of {episode.measured_count} measurements refused on 8 January" in sentence_of(
-        place
-    )
+    refused = f"of the requests of {episode.measured_count} measurements were refused on 8 January"
+    assert refused in sentence_of(place)
 
 
 def test_a_rhythm_is_named_with_its_hours_and_size(tmp_path: Path) -> None:

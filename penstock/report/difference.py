@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean, variance
 
 from penstock.optimizer.verdict import signed_percent
 from penstock.vocabulary import NORMAL_90, Estimate
@@ -69,19 +69,33 @@ def log_deviation(estimate: Estimate) -> float:
     return math.log(estimate.high / estimate.low) / (2 * NORMAL_90)
 
 
+_TRIMMED = 0.2  # of the values on each side of each group
+
+
 def welch(one: Sequence[float], other: Sequence[float]) -> Estimate | None:
     """The mean of one side over that of the other, as a ratio minus one, for values that are logarithms.
 
-    With Welch's 90 % interval; None if there are too few values to estimate the variance.
+    With the 90 % interval of Welch's test for trimmed means (Yuen, Biometrika 61, 1974), because a single measurement
+    at a tenth of the usual would hide any difference. None if there are too few values to estimate the variance.
     """
     if min(len(one), len(other)) < 2:
         return None
     from scipy import stats  # takes a third of a second, so only reports that need it pay
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # if all values are equal
-        ends = stats.ttest_ind(one, other, equal_var=False).confidence_interval(0.90)
-    middle = sum(one) / len(one) - sum(other) / len(other)
-    if not (math.isfinite(ends.low) and math.isfinite(ends.high)):
-        return None
-    return Estimate(*(float(math.expm1(v)) for v in (ends.low, middle, ends.high)))
+    groups = [_trimmed(values) for values in (one, other)]
+    variances = [each for _, each, _ in groups]
+    reach, total = 0.0, sum(variances)
+    if total:
+        freedom = total**2 / sum(each**2 / (count - 1) for _, each, count in groups)
+        reach = float(stats.t.ppf(0.95, freedom)) * math.sqrt(total)
+    middle = groups[0][0] - groups[1][0]
+    return Estimate(*(math.expm1(value) for value in (middle - reach, middle, middle + reach)))
+
+
+def _trimmed(values: Sequence[float]) -> tuple[float, float, int]:
+    """The trimmed mean, its variance, and how many values are left."""
+    ordered, cut = sorted(values), int(_TRIMMED * len(values))
+    kept = ordered[cut : len(values) - cut]
+    winsorized = [kept[0]] * cut + kept + [kept[-1]] * cut
+    spread = (len(values) - 1) * variance(winsorized)
+    return fmean(kept), spread / (len(kept) * (len(kept) - 1)), len(kept)

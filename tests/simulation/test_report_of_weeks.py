@@ -12,6 +12,7 @@ import pytest
 
 from penstock.cli.report import read_material
 from penstock.lab import worlds
+from penstock.optimizer.verdict import signed_percent
 from penstock.report.findings import PlaceFindings
 from penstock.report.study import study
 from tests.scenario import START_AT, At, Scenario, play
@@ -54,7 +55,7 @@ def test_a_drift_is_named_with_its_date_and_size(tmp_path: Path) -> None:
     assert abs(change.changed_at - CHANGED_AT) < 6 * HOURS
     assert change.fraction is not None
     assert change.fraction.low < -0.35 < change.fraction.high
-    assert "changed on 8 January, -3" in sentence_of(place)
+    assert f"changed on 8 January, {signed_percent(change.fraction.expected)}" in sentence_of(place)
     assert any(words.startswith("connection from") for words in change.moved)
 
 

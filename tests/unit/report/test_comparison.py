@@ -6,7 +6,7 @@ import dataclasses
 import math
 
 from penstock.report.comparison import with_region
-from penstock.report.difference import Comparison, Difference
+from penstock.report.difference import Comparison, Difference, welch
 from penstock.report.evidence_figures import _by_day
 from penstock.report.markdown import render_markdown
 from penstock.report.rhythm import Sample
@@ -57,3 +57,12 @@ def test_who_asks_for_a_comparison_reads_what_came_of_it_on_each_page() -> None:
         report = dataclasses.replace(a_report(), comparisons=(compared,))
         assert words in render_markdown(report)
         assert differences or (words in render_markdown(report, is_full=True) and words in html_of(report))
+
+
+def test_one_measurement_at_a_tenth_of_the_usual_hides_no_difference() -> None:
+    """Dips are as usual on one side of a comparison as on the other, and say nothing of either."""
+    before = [math.log(value) for value in (174, 159, 153, 12.6, 197, 209, 183, 187, 184)]
+    after = [math.log(value) for value in (124, 128, 133, 124, 110, 133, 137, 127, 133)]
+    found = welch(after, before)
+    assert found is not None
+    assert -0.36 < found.low < found.expected < found.high < -0.2

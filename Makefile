@@ -8,7 +8,7 @@ PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-days test-real test-faults soak test-systemd test-browser test-analysis pictures check fix fuzz fuzz-guided mutation bench bench-long packages sbom audit lock clean
+.PHONY: help demo test test-days test-long test-real test-faults soak test-systemd test-browser test-analysis pictures check fix fuzz fuzz-guided mutation bench bench-long packages sbom audit lock clean
 
 help: ## List the chores
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,6 +21,9 @@ test: $(VENV)/.development ## The test suite
 
 test-days: $(VENV)/.development ## Days of the daemon in virtual time and other long worlds beyond the first of a kind, and the whole demo
 	@$(BIN)/python -m pytest -n 2 --dist worksteal -m days $(ARGS)
+
+test-long: $(VENV)/.development ## Weeks of the daemon in virtual time, and every published figure that an experiment repeats
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "long and not real and not faults" $(ARGS)
 
 test-real: $(VENV)/.development ## The daemon against S3 and SQS servers that others wrote
 	@$(BIN)/python -m pytest -m "real and not long" $(ARGS)

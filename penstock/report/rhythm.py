@@ -27,6 +27,7 @@ WEEK_COUNT_MIN = 3
 EFFECT_MIN = 0.05  # smaller effects are useless in practice
 _GROUP_HOURS = 3
 _SPAN_HOURS = range(4, 17)
+_EXTREME = 0.1  # of the values at either end
 _SETTING_COUNT_MIN = 3
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
@@ -146,13 +147,18 @@ def _of_hours(samples: Sequence[Sample]) -> Rhythm | None:
 
 
 def _slowest_span(samples: Sequence[Sample]) -> tuple[int, int, Estimate | None]:
-    """The consecutive hours in which the place is most clearly slower, and by how much."""
+    """The consecutive hours in which the place is most clearly slower, and by how much.
+
+    The hours are found from values without extremes: a dip at two in the morning would stretch the span to it.
+    """
     hours = [one.at.hour for one in samples]
     values = [one.log_ratio for one in samples]
+    ordered, cut = sorted(values), int(_EXTREME * len(values))
+    low, high = ordered[cut], ordered[-1 - cut]
     counts, sums = [0] * 24, [0.0] * 24
     for hour, value in zip(hours, values, strict=True):
         counts[hour] += 1
-        sums[hour] += value
+        sums[hour] += min(max(value, low), high)
     best: tuple[float, int, int] = (0.0, 0, _SPAN_HOURS[0])
     for length in _SPAN_HOURS:
         for begins in range(24):

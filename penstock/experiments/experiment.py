@@ -288,7 +288,7 @@ class Experiment:
     def answers(self, records: Records) -> Sequence[str]:
         """The answers; for real services those that this run supports, or that it measured too little."""
         found = self.answer(records) or ([TOO_LITTLE] if records.is_here else [])
-        return [*[SCALED_DOWN] * records.is_short, *found, *_trouble_sentences(records)]
+        return [*[SCALED_DOWN] * records.is_short, *found, *_unmeasured_sentences(records)]
 
     def tables(self, records: Records) -> Sequence[Grid]:
         """Tables of what was measured; titles have the sizes of the study, which the short form does not."""
@@ -308,11 +308,12 @@ class Experiment:
         return total
 
 
-def _trouble_sentences(records: Records) -> list[str]:
+def _unmeasured_sentences(records: Records) -> list[str]:
     """How many steps have no figure, and why the first has none."""
-    for label, reason in records.troubles.items():
-        return [f"{counted(len(records.troubles), 'step')} measured nothing; the first, {label}: {reason}."]
-    return []
+    if not records.troubles:
+        return []
+    label, reason = next(iter(records.troubles.items()))
+    return [f"{counted(len(records.troubles), 'step')} measured nothing; the first, {label}: {reason}."]
 
 
 def upload_step(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 DUCKDB_BLOCK_BYTES = (1 << 18) - 8
 """httpfs rounds a part up to whole blocks of DuckDB's storage, without their checksums (observed with 1.5)."""
-DUCKDB_2 = "DuckDB 2"
+_DUCKDB_2 = "DuckDB 2"
 """The group of settings that version 1 refuses, in place of `s3_uploader_thread_limit`, which version 2 refuses."""
 DUCKDB_FILE_BYTES_MAX = 5 * 10**12
 """The largest s3_uploader_max_filesize; the smallest, 50 GB, is less than 10,000 of the smallest parts."""
@@ -54,7 +54,7 @@ def _duckdb(advised: Transfer) -> Iterator[Option]:
     yield Option("", "httpfs_connection_caching", value=True, fields=("connection_pool_count",))
     yield Option("", "s3_uploader_thread_limit", advised.request_concurrency, ("thread_count",))
     # Its files share these threads.
-    yield Option(DUCKDB_2, "async_threads", advised.thread_count, ("thread_count",))
+    yield Option(_DUCKDB_2, "async_threads", advised.thread_count, ("thread_count",))
 
 
 def _duckdb_download(advised: Transfer) -> Iterator[Option]:
@@ -69,7 +69,7 @@ def _sql(translation: Translation) -> list[str]:
     """Statements; for an upload those of version 1, and in a comment what version 2 takes in place of the last."""
     lines = ["LOAD httpfs;"]
     for option in translation.options:
-        before = f"-- {DUCKDB_2} refuses the line above, and takes: " if option.group == DUCKDB_2 else ""
+        before = f"-- {_DUCKDB_2} refuses the line above, and takes: " if option.group == _DUCKDB_2 else ""
         lines.append(f"{before}SET {option.name} = {option.value!r};")
     return lines
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from penstock.client.targets.advised import Transfer
     from penstock.client.targets.target import Translation
 
-GO_CONNECTION_COUNT = 100
+_GO_CONNECTION_COUNT = 100
 """DefaultHTTPTransportMaxIdleConns of the AWS SDK for Go."""
 
 
@@ -44,7 +44,7 @@ def _go_download(advised: Transfer) -> Iterator[Option]:
 def _go_connections(advised: Transfer) -> Iterator[Option]:
     """The SDK's own transport keeps only ten connections per host, and a hundred in all."""
     names = ("MaxIdleConnsPerHost", "MaxIdleConns")
-    for name in names if advised.connection_pool_count > GO_CONNECTION_COUNT else names[:1]:
+    for name in names if advised.connection_pool_count > _GO_CONNECTION_COUNT else names[:1]:
         yield Option("http.Transport", name, advised.connection_pool_count, ("connection_pool_count",))
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from penstock.models.model import THROUGHPUT
 from penstock.models.s3.upload import S3UploadSetting
 from penstock.models.study import Study, Trace, known
 from penstock.operations.table import OPERATIONS
@@ -371,41 +372,13 @@ def test_what_a_client_reaches_is_drawn_beside_the_advice_and_not_beside_the_pea
 
 
 def test_the_first_screen_says_what_a_gain_is_worth() -> None:
-    """In time, over the client that most use, and in money where settings differ in it; no gain is worth nothing.
-
-    A rate that lasts as long as burst credits do is not multiplied beyond them.
-    """
+    """In time, over the client that most use, and in money where settings differ in it; no gain is worth nothing."""
     report = a_report()
-    (place,) = report.places
-    verdict = place.verdict
-    assert verdict is not None
-    priced = [
-        dataclasses.replace(
-            each,
-            recommendation=dataclasses.replace(
-                each.recommendation,
-                prediction={"throughput_bytes_per_second": Estimate(9e7, 1e8, 1.1e8)},
-                derived={"usd_per_million_objects": 0.12},
-            ),
-            default_prices={"usd_per_million_objects": 1.2},
-        )
-        for each in place.advice
-    ]
+    priced = _priced(report)
 
-    def facts(gain: Estimate, advice: Iterable[Any], metric: str = place.value_metric) -> dict[str, str]:
-        gains = (dataclasses.replace(verdict.gains[0], gain=gain),)
-        shown = dataclasses.replace(
-            place,
-            verdict=dataclasses.replace(verdict, gains=gains),
-            advice=tuple(_expecting(metric, each) for each in advice),
-            value_metric=metric,
-        )
-        (screen,) = first_screens(dataclasses.replace(report, places=(shown,)))
-        return dict(screen.facts)
-
-    def worth(gain: Estimate, *, prices: bool, metric: str = place.value_metric) -> str | None:
+    def worth(gain: Estimate, *, prices: bool, metric: str = THROUGHPUT) -> str | None:
         advice = priced if prices else [dataclasses.replace(p, default_prices={}) for p in priced]
-        return facts(gain, advice, metric).get("What it is worth")
+        return _facts(report, gain, advice, metric).get("What it is worth")
 
     assert worth(Estimate(1.5, 2.0, 2.5), prices=False) == (
         "1 TB in 2.78 h, where boto3 by itself takes 5.56 h: 2.78 h less"
@@ -416,6 +389,11 @@ def test_the_first_screen_says_what_a_gain_is_worth() -> None:
     )
     assert worth(Estimate(0.9, 1.1, 1.3), prices=True) == "$0.12 per million objects instead of $1.20"
     assert worth(Estimate(0.9, 1.1, 1.3), prices=False) is None
+
+
+def test_a_rate_on_burst_credits_is_not_multiplied_beyond_them() -> None:
+    """What is slower than the baseline takes no credits."""
+    report = a_report()
     burst = {
         "is_burst": 1.0,
         "burst_seconds_left": 120.0,
@@ -423,19 +401,54 @@ def test_the_first_screen_says_what_a_gain_is_worth() -> None:
     }
 
     def said_of(derived: dict[str, float]) -> dict[str, str]:
-        made = [dataclasses.replace(p.recommendation, derived=derived) for p in priced]
-        bursting = [dataclasses.replace(p, recommendation=r) for p, r in zip(priced, made, strict=True)]
-        return facts(Estimate(1.5, 2.0, 2.5), bursting)
+        bursting = [
+            dataclasses.replace(p, recommendation=dataclasses.replace(p.recommendation, derived=derived))
+            for p in _priced(report)
+        ]
+        return _facts(report, Estimate(1.5, 2.0, 2.5), bursting)
 
     said = said_of(burst)
     assert said["Expected throughput"] == "100 MB/s (90 to 110 MB/s) while burst credits last"
     assert said["What it is worth"] == (
         "The 12 GB for which burst credits last in 2 min, where boto3 by itself takes 4 min: 2 min less"
     )
-    # What is slower than the baseline takes no credits.
     said = said_of({name: value for name, value in burst.items() if name != "burst_seconds_left"})
     assert said["Expected throughput"] == "100 MB/s (90 to 110 MB/s)"
     assert said["What it is worth"].startswith("1 TB in 2.78 h, ")
+
+
+def _priced(report: Report) -> list[Advice]:
+    """The advice of the report's place, with 100 MB/s and a price a tenth of the default's."""
+    (place,) = report.places
+    return [
+        dataclasses.replace(
+            each,
+            recommendation=dataclasses.replace(
+                each.recommendation,
+                prediction={THROUGHPUT: Estimate(9e7, 1e8, 1.1e8)},
+                derived={"usd_per_million_objects": 0.12},
+            ),
+            default_prices={"usd_per_million_objects": 1.2},
+        )
+        for each in place.advice
+    ]
+
+
+def _facts(
+    report: Report, gain: Estimate, advice: Iterable[Advice], metric: str = THROUGHPUT
+) -> dict[str, str]:
+    """The facts of the first screen, with this gain over the first client and this advice in this metric."""
+    (place,) = report.places
+    assert place.verdict is not None
+    gains = (dataclasses.replace(place.verdict.gains[0], gain=gain),)
+    shown = dataclasses.replace(
+        place,
+        verdict=dataclasses.replace(place.verdict, gains=gains),
+        advice=tuple(_expecting(metric, each) for each in advice),
+        value_metric=metric,
+    )
+    (screen,) = first_screens(dataclasses.replace(report, places=(shown,)))
+    return dict(screen.facts)
 
 
 def _expecting(metric: str, advice: Advice) -> Advice:
